@@ -1,0 +1,180 @@
+"""What the interval methods share: the contract, levels, and the split into training and calibration."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from assay.core.checks import FloatArray, check_target, row_count
+from assay.core.errors import DataError
+from assay.core.levels import parse_levels
+from assay.core.models import predict_values
+
+
+class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of regressors with ``predict_interval``.
+
+    A subclass stores ``alpha`` in its constructor and implements ``fit`` and
+    :meth:`_interval`. ``predict`` is the centre model's prediction.
+    """
+
+    estimator: Any
+    alpha: Any
+
+    def _interval(self, X: Any, level: Fraction) -> FloatArray:
+        """(n, 2) interval of the rows at one level; X has at least one row."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> FloatArray:
+        """(n,) point predictions of the underlying model."""
+        check_is_fitted(self)
+        return predict_values(self.estimator_, X)
+
+    def predict_interval(self, X: Any, alpha: Any = None) -> FloatArray:
+        """Lower and upper ends of the prediction interval of each row.
+
+        Parameters
+        ----------
+        X : (n, d) table
+        alpha : level or sequence of L levels, optional
+            Miscoverage; the constructor's ``alpha`` if not given.
+
+        Returns
+        -------
+        (n, 2) float64 array, or (L, n, 2) for a sequence of levels.
+            An infinite end where calibration rows are too few, with a warning;
+            an empty interval has its lower end above its upper end.
+        """
+        check_is_fitted(self)
+        levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
+        if row_count(X) == 0:
+            out = np.empty((len(levels), 0, 2))
+        else:
+            out = np.stack([self._interval(X, level) for level in levels])
+        return out[0] if is_scalar else out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is not None and hasattr(self.estimator, "__sklearn_tags__"):
+            inner = get_tags(self.estimator).input_tags
+            tags.input_tags.sparse = inner.sparse
+            tags.input_tags.allow_nan = inner.allow_nan
+        else:
+            tags.input_tags.sparse = self.estimator is None
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features seen in fit, where the underlying model knows it."""
+        check_is_fitted(self)
+        return int(self.estimator_.n_features_in_)
+
+
+class SplitIntervalRegressor(IntervalRegressor):
+    """Base of interval methods that train on one part of the data and calibrate on another.
+
+    A subclass implements ``_train(X, y)``, ``_calibrate(X, y)`` and ``_interval(X, level)``.
+    """
+
+    calibration_size: Any
+    random_state: Any
+
+    def _train(self, X: Any, y: FloatArray) -> None:
+        """Fit ``estimator_`` (and what else the method trains)."""
+        raise NotImplementedError
+
+    def _use_fitted(self) -> None:
+        """Take over the model(s) given by the user, already trained."""
+        self.estimator_ = self.estimator
+
+    def _calibrate(self, X: Any, y: FloatArray) -> None:
+        """Compute calibration scores with the trained model(s)."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, X_calib: Any = None, y_calib: Any = None) -> Self:
+        """Train a clone of the model and calibrate it on rows it has not seen.
+
+        Parameters
+        ----------
+        X : (n, d) table
+        y : (n,) numbers
+        X_calib, y_calib : table and numbers, optional
+            Calibration rows. Without them ``calibration_size`` of the given
+            rows, drawn with ``random_state``, are set aside.
+
+        Raises
+        ------
+        DataError
+            NaN or infinite targets, lengths that differ, fewer than two rows.
+        """
+        y = training_target(X, y)
+        parse_levels(self.alpha)
+        if X_calib is None:
+            X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, self.random_state)
+        else:
+            check_consistent_length(X_calib, y_calib)
+            y_calib = check_target(y_calib, name="y_calib")
+        self._train(X, y)
+        self._calibrate(X_calib, y_calib)
+        return self
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Calibrate the model given to the constructor, which is already trained.
+
+        After ``fit`` the trained model of ``fit`` is calibrated anew. The rows must not
+        have been used in training: the guarantee rests on that.
+
+        Parameters
+        ----------
+        X : (n, d) table
+        y : (n,) numbers
+        """
+        check_consistent_length(X, y)
+        y = check_target(y)
+        parse_levels(self.alpha)
+        if not hasattr(self, "estimator_"):
+            self._use_fitted()
+        self._calibrate(X, y)
+        return self
+
+
+def training_target(X: Any, y: Any) -> FloatArray:
+    """(n,) finite float64 target with as many rows as X; a column (n, 1) is taken with a notice."""
+    if y is None:
+        raise DataError("requires y to be passed, but the target y is None")
+    check_consistent_length(X, y)
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; it is taken as (n,)",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+    return check_target(y)
+
+
+def split_rows(
+    X: Any, y: NDArray[Any], calibration_size: float | int, random_state: Any, stratify: Any = None
+) -> tuple[Any, Any, NDArray[Any], NDArray[Any]]:
+    """(X_train, X_calib, y_train, y_calib), drawn by ``random_state``."""
+    X = indexable(X)[0]
+    n = row_count(X)
+    if n < 2:
+        raise DataError(f"{n} sample(s) given: at least 2 are needed, one to train and one to calibrate")
+    train, calibration = train_test_split(
+        np.arange(n), test_size=calibration_size, random_state=random_state, stratify=stratify
+    )
+    return (
+        _safe_indexing(X, train),
+        _safe_indexing(X, calibration),
+        y[train],
+        y[calibration],
+    )

@@ -1,0 +1,157 @@
+"""Cards: the facts about each method, read from the TOML file beside its module.
+
+Reading cards imports no method and no numpy, so lists and help are instant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import MethodError, MissingDependency
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+#: extra of pyproject.toml -> the module whose presence shows that it is installed
+EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray", "stats": "statsmodels"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a method without importing it.
+
+    ``defaults`` are constructor arguments of a comparison; ``exceptions`` map the name
+    of a conformance law to the reason why the method cannot keep it.
+    """
+
+    id: str
+    name: str
+    cls: str
+    family: str
+    task: str
+    role: str
+    summary: str
+    use_for: str = ""
+    fails_when: str = ""
+    guarantee: str = ""
+    cost: str = ""
+    baselines: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    #: what the comparison's --model stands for: "any", "quantile", "ridge" or "own" (ignored)
+    model: str = "any"
+    #: more training rows than this: skipped in a comparison that did not ask for the method by name
+    max_rows: int | None = None
+    #: False: not part of a comparison unless it is asked for by name
+    in_menu: bool = True
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[Mapping[str, Any], ...] = ()
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The extras this method needs that are not installed."""
+        return tuple(extra for extra in self.requires if importlib.util.find_spec(EXTRAS[extra]) is None)
+
+    def load(self) -> Any:
+        """Import the method's class.
+
+        Raises
+        ------
+        MissingDependency
+            An extra is not installed; the message is the one line that installs it.
+        """
+        if self.missing:
+            extras = ",".join(self.missing)
+            raise MissingDependency(f"{self.id} needs: pip install 'assay[{extras}]'")
+        return import_object(self.cls)
+
+
+def import_object(path: str) -> Any:
+    """Import ``package.module:attribute``; a MethodError says which part is not there."""
+    module_name, _, attribute = path.partition(":")
+    if not attribute:
+        raise MethodError(f"{path!r} is not of the form package.module:Class")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        near = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise MethodError(f"module {module_name!r} has no {attribute!r}{hint}") from None
+
+
+_FIELDS = set(Card.__dataclass_fields__) - {"cls", "path"}
+
+
+def read_card(path: Path) -> Card:
+    """Read and check one card."""
+    with path.open("rb") as handle:
+        try:
+            raw = tomllib.load(handle)
+        except tomllib.TOMLDecodeError as error:
+            raise MethodError(f"{path}: not a valid card: {error}") from error
+    cls = raw.pop("class", None)
+    unknown = sorted(set(raw) - _FIELDS)
+    missing = [key for key in ("id", "name", "family", "task", "role", "summary") if key not in raw]
+    if cls is None:
+        missing.append("class")
+    if unknown or missing:
+        raise MethodError(f"{path}: unknown keys {unknown}, missing keys {missing}")
+    if raw["role"] not in {"paper", "baseline"}:
+        raise MethodError(f"{path}: role must be 'paper' or 'baseline', got {raw['role']!r}")
+    unknown_extras = sorted(set(raw.get("requires", ())) - set(EXTRAS))
+    if unknown_extras:
+        raise MethodError(f"{path}: unknown extras {unknown_extras}; known: {sorted(EXTRAS)}")
+    for key in ("baselines", "requires", "claims"):
+        if key in raw:
+            raw[key] = tuple(raw[key])
+    return Card(cls=cls, path=str(path), **raw)
+
+
+def _third_party_cards() -> list[Path]:
+    """Card files of entry points ``assay.methods``: NAME = "package.module:Class", card beside the module."""
+    from importlib.metadata import entry_points
+
+    paths = []
+    for point in entry_points(group="assay.methods"):
+        spec = importlib.util.find_spec(point.module)
+        if spec is None or spec.origin is None:
+            raise MethodError(f"entry point {point.name!r} names {point.module!r}, which is not there")
+        paths.append(Path(spec.origin).with_suffix(".toml"))
+    return paths
+
+
+@cache
+def all_cards() -> dict[str, Card]:
+    """Every installed card by id, papers first, then by task and id."""
+    paths = [*_PACKAGE.glob("*/*.toml"), *_third_party_cards()]
+    cards: dict[str, Card] = {}
+    for path in paths:
+        card = read_card(path)
+        if card.id in cards:
+            raise MethodError(f"two cards have the id {card.id!r}: {cards[card.id].path} and {path}")
+        cards[card.id] = card
+    ordered = sorted(cards.values(), key=lambda card: (card.task, card.role != "paper", card.id))
+    return {card.id: card for card in ordered}
+
+
+def get_card(method: str) -> Card:
+    """The card of a method by its id; an unknown id names the nearest ones."""
+    cards = all_cards()
+    if method in cards:
+        return cards[method]
+    near = difflib.get_close_matches(method, cards, 3)
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    raise MethodError(f"no method {method!r}{hint}. `assay methods` lists all of them")

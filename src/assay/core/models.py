@@ -1,0 +1,89 @@
+"""Calling the user's model: a scikit-learn estimator, a torch module or a plain function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.core.checks import FloatArray, refuse_nan, row_count, to_float, to_numpy
+from assay.core.errors import DataError, MethodError
+
+_TORCH_BATCH = 8192
+
+
+def is_torch_module(model: Any) -> bool:
+    """Whether the model is a torch.nn.Module; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def run_torch(model: Any, X: Any) -> NDArray[Any]:
+    """Outputs of a torch module on the rows of X, in evaluation mode and in batches.
+
+    The input goes to the module's own device and dtype; modes and gradients are as before afterwards.
+    """
+    torch = sys.modules["torch"]
+    parameter = next(model.parameters(), None)
+    device = parameter.device if parameter is not None else "cpu"
+    dtype = parameter.dtype if parameter is not None else torch.float32
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(np.asarray(to_numpy(X)))
+            outputs = [
+                model(tensor[i : i + _TORCH_BATCH].to(device=device, dtype=dtype)).cpu()
+                for i in range(0, len(tensor), _TORCH_BATCH)
+            ]
+    finally:
+        for module, training in modes:
+            module.training = training
+    return np.asarray(torch.cat(outputs).numpy()) if outputs else np.empty((0,))
+
+
+def predict_values(model: Any, X: Any, *, columns: int = 1) -> FloatArray:
+    """Predictions of a fitted regressor as float64: (n,) for one column, (n, columns) otherwise.
+
+    ``model`` has ``predict``, is a torch module, or is a function of X. Zero rows give zero rows
+    without calling the model.
+
+    Raises
+    ------
+    MethodError
+        The model can do none of the three.
+    DataError
+        Its predictions have the wrong shape or contain NaN.
+    """
+    n = row_count(X)
+    empty = (0,) if columns == 1 else (0, columns)
+    if n == 0:
+        return np.empty(empty)
+    raw: Any
+    if hasattr(model, "predict"):
+        raw = model.predict(X)
+    elif is_torch_module(model):
+        raw = run_torch(model, X)
+    elif callable(model):
+        raw = model(X)
+    else:
+        raise MethodError(
+            f"{type(model).__name__} has no predict and cannot be called; give a fitted scikit-learn "
+            "estimator, a torch module or a function of X"
+        )
+    out = to_float(to_numpy(raw), "the model's prediction")
+    if columns == 1 and out.ndim == 2 and out.shape[1] == 1:
+        out = out[:, 0]
+    expected = (n,) if columns == 1 else (n, columns)
+    if out.shape != expected:
+        raise DataError(f"the model's prediction has shape {out.shape}, expected {expected}")
+    refuse_nan(out, "the model's prediction")
+    return out
+
+
+def as_predictor(model: Any) -> Callable[[Any], FloatArray]:
+    """A function of X for any model that :func:`predict_values` takes."""
+    return lambda X: predict_values(model, X)

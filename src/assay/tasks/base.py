@@ -1,0 +1,97 @@
+"""The contract between a comparison and a kind of task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.data.table import Table
+
+Direction = Literal["lower", "higher", "target", "info"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number by which a method is judged.
+
+    ``direction``: "lower" or "higher" is better, "target" is best near the nominal value,
+    "info" is no judgement. ``unit`` may be "target" (the unit of the target column).
+    """
+
+    name: str
+    label: str
+    unit: str
+    direction: Direction
+    description: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """One random split of a table, prepared as numbers; the preparation saw the training rows only.
+
+    X are (n, d) float64 arrays; y are (n,) float64 targets, or (n,) labels for classes.
+    ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
+    """
+
+    X_train: NDArray[np.float64]
+    y_train: NDArray[Any]
+    X_calib: NDArray[np.float64]
+    y_calib: NDArray[Any]
+    X_test: NDArray[np.float64]
+    y_test: NDArray[Any]
+    feature_names: tuple[str, ...]
+    test_rows: NDArray[np.intp]
+    seed: int
+    classes: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial measured: one number a metric, and JSON-able material for the report's pictures."""
+
+    metrics: Mapping[str, float]
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+class Task(ABC):
+    """A kind of question: its split, the contract that a method must meet, its metrics."""
+
+    name: ClassVar[str]
+    #: the method to which others are compared, by card id
+    reference: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
+    size_metric: ClassVar[str]
+    coverage_metric: ClassVar[str]
+
+    @abstractmethod
+    def check(self, table: Table, alpha: Fraction) -> None:
+        """Raise DataError or TaskError, with numbers, where the table cannot answer the question."""
+
+    @abstractmethod
+    def split(self, table: Table, seed: int) -> Split:
+        """Train, calibration and test rows by seed; the same for every method."""
+
+    @abstractmethod
+    def default_model(self) -> Any:
+        """The model inside the methods when the user names none (an unfitted estimator)."""
+
+    @abstractmethod
+    def accepts(self, method: Any) -> str | None:
+        """None if the method (a class or an object) meets this task's contract, else what it lacks."""
+
+    @abstractmethod
+    def evaluate(self, method: Any, split: Split, alpha: Fraction) -> Outcome:
+        """Fit and calibrate the method on the split, predict the test rows, measure.
+
+        A method whose ``fit`` takes ``X_calib`` gets training and calibration rows apart; one
+        with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
+        on both together.
+        """
