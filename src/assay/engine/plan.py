@@ -63,6 +63,35 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class RunInfo:
+    """What is kept of a question beside its trials: JSON-able, enough to draw the report again.
+
+    ``methods`` holds one mapping a method: name, card (id or None), params, skip, target (a string).
+    ``alpha`` is the level as a decimal string; ``started`` is ISO 8601 in UTC.
+    """
+
+    id: str
+    dataset: str
+    source: str
+    fingerprint: str
+    target: str
+    task: str
+    why_task: str
+    alpha: str
+    n_rows: int
+    n_features: int
+    notes: tuple[str, ...]
+    methods: tuple[Mapping[str, Any], ...]
+    model: str
+    seeds: tuple[int, ...]
+    limits: Mapping[str, float | None]
+    command: str
+    versions: Mapping[str, str]
+    started: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class TrialResult:
     """One row per trial, whatever happened."""
 
