@@ -299,6 +299,6 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
         duplicates = int(out.duplicated().sum())
         if duplicates:
             notes.append(
-                f"{duplicates} of {len(out)} rows repeat an earlier row; copies may be both in training and test"
+                f"{duplicates} of {len(out)} rows repeat an earlier row; copies may be in training and test"
             )
     return out

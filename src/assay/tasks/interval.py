@@ -94,10 +94,12 @@ class IntervalTask(Task):
         return make_split(table, y, random_parts(len(table), seed), seed, None)
 
     def default_model(self) -> Any:
-        """Gradient-boosted trees, small: a fit of 2,000 rows takes a few tenths of a second."""
+        """Gradient-boosted trees, small: 2,000 rows of diamonds take 0.1 s on one core."""
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        return HistGradientBoostingRegressor(max_iter=100, max_leaf_nodes=15, min_samples_leaf=10)
+        return HistGradientBoostingRegressor(
+            max_iter=100, max_leaf_nodes=15, min_samples_leaf=10, early_stopping=False
+        )
 
     def accepts(self, method: Any) -> str | None:
         """None if there are ``fit(X, y)`` and ``predict_interval(X)``."""
