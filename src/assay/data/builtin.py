@@ -37,6 +37,26 @@ def names() -> tuple[str, ...]:
     return tuple(_sets())
 
 
+def listing() -> list[dict[str, Any]]:
+    """One mapping a set: what ``datasets()`` has, and ``missing`` in place of ``installed``:
+    the line that says what to install or set; None where the set can be loaded.
+    """
+    return [
+        {
+            "name": name,
+            "task": entry["task"],
+            "target": entry["target"],
+            "rows": entry["rows"],
+            "columns": entry["columns"],
+            "source": entry.get("package", f"${FOLDER_VARIABLE}/{entry.get('file')}"),
+            "licence": entry["licence"],
+            "about": entry["about"],
+            "missing": _missing(name),
+        }
+        for name, entry in _sets().items()
+    ]
+
+
 def datasets() -> pd.DataFrame:
     """The real data that can be named in a comparison.
 
@@ -44,26 +64,12 @@ def datasets() -> pd.DataFrame:
     -------
     DataFrame
         One row a set: name, task, target, rows, columns (without the target), source, licence,
-        installed (whether it can be loaded here), about.
+        about, installed (whether it can be loaded here).
     """
     import pandas as pd
 
-    return pd.DataFrame(
-        [
-            {
-                "name": name,
-                "task": entry["task"],
-                "target": entry["target"],
-                "rows": entry["rows"],
-                "columns": entry["columns"],
-                "source": entry.get("package", f"${FOLDER_VARIABLE}/{entry.get('file')}"),
-                "licence": entry["licence"],
-                "installed": _missing(name) is None,
-                "about": entry["about"],
-            }
-            for name, entry in _sets().items()
-        ]
-    )
+    frame = pd.DataFrame(listing())
+    return frame.assign(installed=frame.pop("missing").isna())
 
 
 def _missing(name: str) -> str | None:
@@ -102,21 +108,25 @@ def load(name: str) -> Table:
 
     entry = _sets()[name]
     frame, notes = _read(entry)
-    if entry.get("complete"):
+    frame = frame.drop(columns=list(entry.get("drop", ())))
+    if entry.get("complete") == "rows":
         whole = frame.dropna()
-        if len(whole) < len(frame):
-            notes.append(f"{len(frame) - len(whole)} of {len(frame)} rows left out: a value is missing there")
+        notes.append(f"{len(frame) - len(whole)} of {len(frame)} rows left out: a value is missing there")
+        frame = whole
+    elif entry.get("complete") == "columns":
+        whole = frame.dropna(axis="columns")
+        notes.append(f"{frame.shape[1] - whole.shape[1]} columns left out: values are missing there")
         frame = whole
     if size := entry.get("sample"):
         notes.append(f"a fixed sample of {size:,} of {len(frame):,} rows")
         frame = frame.sample(size, random_state=_SAMPLE_SEED)
-    return build(
-        frame, entry["target"], name, f"built-in {name}", notes=notes, drop=tuple(entry.get("drop", ()))
-    )
+    return build(frame, entry["target"], name, f"built-in {name}", notes=notes)
 
 
 def _read(entry: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
-    from assay.data.files import read_file
+    import numpy as np
+
+    from assay.data.files import arrays_frame, read_file
 
     if "loader" in entry:
         return _read_sklearn(entry), []
@@ -130,6 +140,9 @@ def _read(entry: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
                 return read_file(path)
         raise MissingDependency(f"the installed {package} has no {entry['file']}; install a newer one")
     path = Path(os.environ[FOLDER_VARIABLE]) / entry["file"]
+    if arrays := entry.get("arrays"):
+        with np.load(path, allow_pickle=False) as stored:
+            return arrays_frame({name: stored[array] for name, array in arrays.items()}, str(path))
     return read_file(path)
 
 

@@ -82,7 +82,10 @@ def preparation(frame: pd.DataFrame) -> ColumnTransformer:
 
 def feature_names(fitted: ColumnTransformer) -> tuple[str, ...]:
     """Names of the columns of a fitted preparation, without the names of its steps."""
-    return tuple(str(name).partition("__")[2] for name in fitted.get_feature_names_out())
+    return tuple(
+        str(name).partition("__")[2].replace("infrequent_sklearn", "(other)")
+        for name in fitted.get_feature_names_out()
+    )
 
 
 def _numbers() -> Pipeline:

@@ -209,7 +209,7 @@ def build(
         target=target,
         fingerprint=fingerprint(tidied, target),
         source=source,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

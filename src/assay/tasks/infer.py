@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from assay.core.errors import TaskError
+from assay.core.errors import DataError, TaskError
 from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import get_task
@@ -26,6 +26,8 @@ def choose_task(table: Table, requested: str = "auto", alpha: Fraction | None = 
 
     Raises
     ------
+    DataError
+        The target is constant.
     TaskError
         The target is dates, or text that differs in nearly every row; or ``requested`` is no task.
     """
@@ -42,7 +44,11 @@ def _decide(table: Table) -> tuple[str, str]:
     y, target, n = table.y, table.target, len(table)
     kind = kind_of(y)
     distinct = int(y.nunique())
-    values = f"{distinct:,} distinct value{'s' if distinct != 1 else ''}"
+    if distinct == 1:
+        raise DataError(
+            f"the target {target!r} is constant: {y.iloc[0]} in all {n:,} rows; nothing to predict"
+        )
+    values = f"{distinct:,} distinct values"
     if kind == "date":
         raise TaskError(
             f"the target {target!r} is dates; make it a number (days since a start) or a class first"

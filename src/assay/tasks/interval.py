@@ -6,9 +6,10 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from assay.core.checks import FloatArray, to_numpy
-from assay.core.errors import MethodError, TaskError
+from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import measures, running
@@ -69,22 +70,17 @@ class IntervalTask(Task):
         """Refuse targets that are not numbers, infinite or constant, and tables too small for alpha."""
         y, kind, n = table.y, kind_of(table.y), len(table)
         if kind != "number":
-            shown = ", ".join(repr(str(value)) for value in y.drop_duplicates().head(3))
-            what = {"bool": "true or false", "date": "dates"}.get(kind, "text")
-            other = "" if kind == "date" else "; sets of labels need none: --task label-set"
-            raise TaskError(
-                f"the target {table.target!r} is {what} ({shown}); an interval needs numbers{other}"
-            )
+            raise TaskError(_no_numbers(y, table.target, kind))
         values = y.to_numpy(dtype=np.float64)
         infinite = np.isinf(values)
         if infinite.any():
-            raise TaskError(
+            raise DataError(
                 f"the target {table.target!r} is infinite in {int(infinite.sum())} of {n} rows, first at row "
                 f"{int(infinite.argmax())}; leave those rows out"
             )
         if values.min() == values.max():
-            raise TaskError(
-                f"the target {table.target!r} is {values[0]:g} in all {n} rows; nothing is to be predicted"
+            raise DataError(
+                f"the target {table.target!r} is constant: {values[0]:g} in all {n} rows; nothing to predict"
             )
         check_row_count(n, alpha)
 
@@ -145,6 +141,18 @@ class IntervalTask(Task):
                 "features": [split.feature_names[i] for i in largest],
             }
         return Outcome(metrics, detail, notices)
+
+
+def _no_numbers(y: pd.Series[Any], target: str, kind: str) -> str:
+    shown = ", ".join(repr(str(value)) for value in y.drop_duplicates().head(3))
+    what = {"bool": "true or false", "date": "dates"}.get(kind, "text")
+    line = f"the target {target!r} is {what} ({shown}); an interval needs numbers"
+    if kind == "date":
+        return line
+    bare = y.astype(object).map(str).str.replace(r"[$€£%,\s]", "", regex=True)
+    if kind != "bool" and pd.to_numeric(bare, errors="coerce").notna().all():
+        return f"{line}: take currency signs and thousands separators out"
+    return f"{line}; sets of labels need none: --task label-set"
 
 
 def check_intervals(raw: Any, n: int) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.checks import to_numpy
-from assay.core.errors import MethodError, TaskError
+from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import measures, running
@@ -72,17 +72,17 @@ class LabelSetTask(Task):
         values = table.y
         if values.dtype.kind == "f" and np.isinf(values.to_numpy()).any():
             infinite = np.isinf(values.to_numpy())
-            raise TaskError(
+            raise DataError(
                 f"the target {name!r} is infinite in {int(infinite.sum())} of {n} rows, first at row "
                 f"{int(infinite.argmax())}; leave those rows out"
             )
         classes, counts = np.unique(as_labels(table), return_counts=True)
         if len(classes) == 1:
-            raise TaskError(f"the target {name!r} has one class only: {classes[0]} in all {n} rows")
+            raise DataError(f"the target {name!r} has one class only: {classes[0]} in all {n} rows")
         if (counts == 1).any():
             single = [str(label) for label in classes[counts == 1]]
             listed = ", ".join(map(repr, single[:5])) + (", ..." if len(single) > 5 else "")
-            raise TaskError(
+            raise DataError(
                 f"{len(single)} of {len(classes)} classes of {name!r} have a single row: {listed}; at least "
                 "2 rows a class are needed. Merge rare classes or leave those rows out"
                 + ("; for a number, --task interval" if kind_of(values) == "number" else "")
