@@ -45,26 +45,24 @@ class LabelScore:
         """(n,) scores of one label a row; ``labels`` are columns."""
         return np.take_along_axis(self.all(proba, u), labels[:, None], axis=1)[:, 0]
 
-    def sets(
-        self,
-        proba: NDArray[Any],
-        thresholds: FloatArray,
-        u: FloatArray | None = None,
-        out: BoolArray | None = None,
-    ) -> BoolArray:
+    def sets(self, proba: NDArray[Any], thresholds: FloatArray, u: FloatArray | None = None) -> BoolArray:
         """(L, n, K): the labels whose score is at most the threshold.
 
         ``thresholds`` has shape (L, 1, 1), (L, n, 1) for one a row or (L, 1, K) for one a label.
         """
-        out = self._room(proba, thresholds, out)
-        scores = self.all(proba, u)
-        for level, threshold in enumerate(thresholds):
-            np.less_equal(scores, threshold, out=out[level])
+        out = np.empty((len(thresholds), *proba.shape), dtype=np.bool_)
+        self.mark(proba, self.prepare(thresholds, proba.dtype), u, out)
         return out
 
-    @staticmethod
-    def _room(proba: NDArray[Any], thresholds: FloatArray, out: BoolArray | None) -> BoolArray:
-        return np.empty((len(thresholds), *proba.shape), dtype=np.bool_) if out is None else out
+    def prepare(self, thresholds: FloatArray, dtype: Any) -> NDArray[Any]:
+        """What :meth:`mark` needs of the thresholds, in their shape; done once for many blocks of a dtype."""
+        return thresholds
+
+    def mark(self, proba: NDArray[Any], prepared: NDArray[Any], u: FloatArray | None, out: BoolArray) -> None:
+        """Write the sets of a block into ``out`` (L, n, K)."""
+        scores = self.all(proba, u)
+        for level, threshold in enumerate(prepared):
+            np.less_equal(scores, threshold, out=out[level])
 
 
 @dataclass(frozen=True)
@@ -77,17 +75,12 @@ class LACScore(LabelScore):
     def of(self, proba: NDArray[Any], labels: Codes, u: FloatArray | None = None) -> FloatArray:
         return np.asarray(np.subtract(1.0, proba[np.arange(len(proba)), labels], dtype=np.float64))
 
-    def sets(
-        self,
-        proba: NDArray[Any],
-        thresholds: FloatArray,
-        u: FloatArray | None = None,
-        out: BoolArray | None = None,
-    ) -> BoolArray:
-        out = self._room(proba, thresholds, out)
-        for level, least in enumerate(least_probability(thresholds, proba.dtype)):
+    def prepare(self, thresholds: FloatArray, dtype: Any) -> NDArray[Any]:
+        return least_probability(thresholds, dtype)
+
+    def mark(self, proba: NDArray[Any], prepared: NDArray[Any], u: FloatArray | None, out: BoolArray) -> None:
+        for level, least in enumerate(prepared):
             np.greater_equal(proba, least, out=out[level])
-        return out
 
 
 def least_probability(thresholds: FloatArray, dtype: Any) -> NDArray[Any]:
@@ -145,21 +138,14 @@ class RankScore(LabelScore):
             self.by_rank(_descending(proba), u), label_ranks(proba, labels)[:, None] - 1, axis=1
         )[:, 0]
 
-    def sets(
-        self,
-        proba: NDArray[Any],
-        thresholds: FloatArray,
-        u: FloatArray | None = None,
-        out: BoolArray | None = None,
-    ) -> BoolArray:
-        if thresholds.shape[2] > 1:
-            return super().sets(proba, thresholds, u, out)
-        out = self._room(proba, thresholds, out)
+    def mark(self, proba: NDArray[Any], prepared: NDArray[Any], u: FloatArray | None, out: BoolArray) -> None:
+        if prepared.shape[2] > 1:
+            super().mark(proba, prepared, u, out)
+            return
         ranked = _descending(proba)
         scores = self.by_rank(ranked, u)
-        for level, threshold in enumerate(thresholds):
+        for level, threshold in enumerate(prepared):
             _take_first(proba, ranked, np.count_nonzero(scores <= threshold, axis=1), out[level])
-        return out
 
 
 def _descending(proba: NDArray[Any]) -> NDArray[Any]:

@@ -127,8 +127,8 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no fit. "
-                "A torch module or a function that is already trained is used by calibrate"
+                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
+                "fit. A torch module or a function that is already trained is used by calibrate"
             )
         model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
         model.fit(X, y)
@@ -328,11 +328,12 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n = len(proba)
         out = np.empty((len(levels), n, proba.n_classes), dtype=np.bool_)
         thresholds = self._thresholds(levels, n, groups)
-        score = self.score_
+        score: LabelScore = self.score_
+        prepared = score.prepare(thresholds, proba.dtype)
         for rows, block in proba.blocks(self._block_bytes()):
-            here = thresholds[:, rows] if thresholds.shape[1] > 1 else thresholds
+            here = prepared[:, rows] if prepared.shape[1] > 1 else prepared
             view = out[:, rows]
-            score.sets(block, here, self._uniforms(score, block, self.seed_), view)
+            score.mark(block, here, self._uniforms(score, block, self.seed_), view)
             if not self.allow_empty:
                 level, row = np.nonzero(~view.any(axis=2))
                 view[level, row, np.argmax(block, axis=1)[row]] = True

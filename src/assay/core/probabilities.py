@@ -64,6 +64,11 @@ class Probabilities:
         """Number of columns K."""
         return int(self.values.shape[1])
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64, the type of the blocks."""
+        return np.dtype(np.float64 if self.values.dtype == np.float64 else np.float32)
+
     def blocks(self, max_bytes: int = _BLOCK) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Consecutive rows and where they stand, each checked when it is handed out.
 
@@ -76,15 +81,13 @@ class Probabilities:
             A probability is NaN, infinite or negative, or a row does not sum to one. The message
             names the first such row and counts them over the whole input.
         """
-        dtype = np.float64 if self.values.dtype == np.float64 else np.float32
-        rows = max(1, max_bytes // (self.n_classes * np.dtype(dtype).itemsize))
-        ones: NDArray[Any] = np.ones(self.n_classes, dtype)
+        rows = max(1, max_bytes // (self.n_classes * self.dtype.itemsize))
         for start in range(0, len(self), rows):
-            block = np.ascontiguousarray(self.values[start : start + rows], dtype=dtype)
+            block = np.ascontiguousarray(self.values[start : start + rows], dtype=self.dtype)
             with np.errstate(all="ignore"):
-                # NaN fails both comparisons. The BLAS sum is exact to far less than half the tolerance;
-                # what it leaves open is decided by the exact sum
-                sums = np.dot(block, ones)
+                # NaN fails both comparisons. This sum, in the dtype of the block, is right to far less
+                # than half the tolerance; what it leaves open is decided by the float64 sum
+                sums = np.einsum("ij->i", block)
                 fine = np.abs(sums - 1).max() <= self.tolerance / 2 and block.min() >= 0
             if not fine:
                 self._refuse(block, start)
