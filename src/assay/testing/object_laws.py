@@ -192,25 +192,41 @@ def _answer_elsewhere(pickled: bytes, verb: str, X: Any, steps: Any) -> Any:
 @law("nothing-global")
 def process_state_stays(contract: Contract, subject: Subject) -> None:
     """A whole life leaves filters, random states, threads, float errors, environment and terminal alone."""
-    before = _process_state()
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        _life_without_catching(contract, subject)
-    after = _process_state()
+    with _unusual_random_states():
+        before = _process_state()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            _life(contract, subject)
+            contract.ask(contract.calibrated(subject, *contract.rank_rows(3)), contract.questions(2))
+        after = _process_state()
     changed = [key for key in before if before[key] != after[key]]
     require(not changed, f"fitting and asking changed {', '.join(changed)}")
-    require(not out.getvalue(), f"it prints: {out.getvalue()[:200]!r}")
+    printed = out.getvalue() + err.getvalue()
+    require(not printed, f"it prints: {printed[:200]!r}")
 
 
-def _life_without_catching(contract: Contract, subject: Subject) -> None:
-    _life(contract, subject)
-    contract.ask(contract.calibrated(subject, *contract.rank_rows(3)), contract.questions(2))
+@contextlib.contextmanager
+def _unusual_random_states() -> Iterator[None]:
+    """Global random states that no method would set by a seed of its own; as before afterwards."""
+    torch = sys.modules.get("torch")
+    kept = random.getstate(), np.random.get_state(), torch and torch.random.get_rng_state()  # noqa: NPY002
+    random.seed("no method's seed")
+    np.random.seed([20, 7, 41, 11])  # noqa: NPY002
+    if torch is not None:
+        torch.manual_seed(0x5EED_0F_9A)
+    try:
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        if torch is not None:
+            torch.random.set_rng_state(kept[2])
 
 
 def _process_state() -> dict[str, Any]:
     state: dict[str, Any] = {
         "the warning filters": list(warnings.filters),
-        "numpy's global random state": repr(np.random.get_state()),  # noqa: NPY002
+        "numpy's global random state": pickle.dumps(np.random.get_state()),  # noqa: NPY002
         "random's global state": random.getstate(),
         "numpy's handling of float errors": np.geterr(),
         "numpy's print options": repr(np.get_printoptions()),
@@ -261,6 +277,74 @@ def arguments_stay(contract: Contract, subject: Subject) -> None:
     params = method.get_params(deep=False)
     changed = [name for name in params if before[name] != (id(params[name]), _bytes(params[name]))]
     require(not changed, f"fit or predict changed the arguments {changed}")
+
+
+@law("nothing-global")
+def users_model_stays(contract: Contract, subject: Subject) -> None:
+    """fit trains a copy of the model that is given; calibrate and predict leave a trained one untouched."""
+    if not contract.trains():
+        raise NotApplicable("no model is involved")
+    name = next((name for name in ("estimator", "model") if subject.takes(name)), None)
+    trained = getattr(contract.trained(subject), f"{name}_", None)
+    if name is None or not hasattr(trained, "get_params"):
+        raise NotApplicable("it takes no model that can be made from outside")
+    mine = clone(trained)
+    before = _bytes(mine)
+    _brought_up(contract, subject, subject.make(alpha=0.1, **{name: mine}))
+    require(
+        _bytes(mine) == before, f"fit changed the {type(mine).__name__} that was given instead of a clone"
+    )
+    if contract.calibrates(subject):
+        before = _bytes(trained)
+        method = subject.make(alpha=0.1, **{name: trained})
+        getattr(method, contract.calibrate)(*contract.rows(N_CALIB, seed=1))
+        contract.ask(method, contract.questions())
+        require(_bytes(trained) == before, f"the trained {type(trained).__name__} that was given has changed")
+
+
+@law("nothing-global")
+def users_network_stays(contract: Contract, subject: Subject) -> None:
+    """A torch module in training mode keeps its mode, weights, gradients and hooks, and is asked in evaluation mode."""
+    torch = sys.modules.get("torch")
+    if (
+        torch is None
+        or not contract.trains()
+        or not contract.calibrates(subject)
+        or not subject.takes("estimator")
+    ):
+        raise NotApplicable("it takes no torch module, or torch is not loaded")
+    _, y = contract.rows(N_CALIB, seed=1)
+    outputs = 1 if y.dtype.kind == "f" else len(np.unique(y))
+    with torch.random.fork_rng():
+        layers = [
+            torch.nn.Linear(3, 8),
+            torch.nn.Dropout(0.5),
+            torch.nn.BatchNorm1d(8),
+            torch.nn.Linear(8, outputs),
+        ]
+        network = torch.nn.Sequential(*layers)
+    network.train()
+    layers[1].eval()
+    asked = contract.questions()
+    method = subject.make(alpha=0.1, estimator=network)
+    before = _network_state(network)
+    try:
+        getattr(method, contract.calibrate)(*contract.rows(N_CALIB, seed=1))
+    except (ValueError, TypeError) as error:
+        raise NotApplicable(f"it takes no torch module: {error}") from error
+    contract.ask(method, asked)
+    changed = [key for key, value in _network_state(network).items() if before[key] != value]
+    require(not changed, f"calibrate and predict changed the network's {', '.join(changed)}")
+
+
+def _network_state(network: Any) -> dict[str, Any]:
+    return {
+        "training modes": [module.training for module in network.modules()],
+        "weights": [value.tolist() for value in network.state_dict().values()],
+        "gradients": [(p.requires_grad, p.grad is None) for p in network.parameters()],
+        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in network.modules()],
+        "dtypes": [str(p.dtype) for p in network.parameters()],
+    }
 
 
 def _bytes(value: Any) -> bytes:
