@@ -67,9 +67,12 @@ def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status; errors become one line on stderr."""
     state = State(argv=tuple(argv))
     try:
-        code = cli.main(args=list(argv), prog_name="assay", standalone_mode=False, obj=state)
+        with cli.make_context("assay", list(argv), obj=state) as context:
+            status = cli.invoke(context)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return 130
@@ -77,10 +80,10 @@ def run(argv: Sequence[str]) -> int:
         # the reader of the output has gone (`assay methods | head`); nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except click.NoSuchOption as error:
-        return _complain(error.format_message(), state, error.ctx)
     except click.ClickException as error:
-        return _complain(error.format_message(), state, getattr(error, "ctx", None))
+        return _complain(
+            error.format_message(), state, error.ctx if isinstance(error, click.UsageError) else None
+        )
     except (AssayError, OSError) as error:
         return _complain(str(error), state)
     except Exception as error:
