@@ -29,8 +29,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed ## prediction intervals for prices, label sets for digits; a table and a report each
-	$(ASSAY) compare diamonds --seeds 5 --workers 2 --report assay-report-diamonds.html
-	$(ASSAY) compare digits --seeds 5 --workers 2 --report assay-report-digits.html
+	$(ASSAY) compare diamonds --seeds 5 --workers 2
+	$(ASSAY) compare digits --seeds 5 --workers 2
 
 test: $(VENV)/.dev ## the tests
 	.ci/run browser test

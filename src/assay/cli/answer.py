@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assay.cli import text
-from assay.engine.report.text import question
+from assay.engine.report.text import NONE, question
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -72,7 +72,7 @@ def fitted_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return full
     if _SPARE_COLUMN in head and _width(_stacked(head, rows, right)) > room:
         at = list(head).index(_SPARE_COLUMN)
-        said = list(dict.fromkeys(row[at] for row in rows))
+        said = [cell for cell in dict.fromkeys(row[at] for row in rows) if cell != NONE]
         head = [*head[:at], *head[at + 1 :]]
         rows = [[*row[:at], *row[at + 1 :]] for row in rows]
         right = [i - (i > at) for i in right]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--memory", type=Size(), metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
 @store_option
-@click.option("--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-RUN.html]")
+@click.option(
+    "--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]"
+)
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write all results as JSON.")
 @click.option("--name", help="What to call the data in the report.  [default: the file's name]")
 @click.option("--retry-failed", is_flag=True, help="Run kept trials that failed once more.")
@@ -98,13 +101,15 @@ def compare(
         if path is not None:
             check_writable(path)
     if report is None:
-        check_writable(Path("assay-report.html"))
+        check_writable(default_report("data"))
     import_from_here()
 
     from assay.cli.progress import progress
     from assay.engine.api import compare as run_comparison
+    from assay.engine.run import Interrupted
 
     where = store_path(store)
+    stopped: Interrupted | None = None
     with text.collected_warnings() as notices:
         try:
             with progress(quiet=quiet) as show:
@@ -127,10 +132,21 @@ def compare(
                     drop=drop,
                     command=shlex.join(["assay", *state.argv]),
                 )
+        except Interrupted as interrupt:
+            stopped, result = interrupt, interrupt.comparison
         finally:
             text.show_warnings(notices)
-    report = report or Path(f"assay-report-{result.info.id}.html")
-    return finish(result, store=where, report=report, json_file=json_file)
+    report = report or default_report(result.info.dataset)
+    status = finish(result, store=where, report=report, json_file=json_file)
+    if stopped is None:
+        return status
+    click.echo(f"{stopped}; the same command goes on from here", err=True)
+    return 130
+
+
+def default_report(name: str) -> Path:
+    """The page in the current folder, named after the data or the run."""
+    return Path(f"assay-report-{re.sub(r'[^\w.-]+', '-', name).strip('-.') or 'data'}.html")
 
 
 def finish(result: Comparison, *, store: Path, report: Path | None, json_file: Path | None) -> int:

@@ -7,6 +7,7 @@ data cannot be used, 3 an error inside assay, 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -110,4 +111,8 @@ def _one_line(text: str) -> str:
 
 def main() -> None:
     """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a console that cannot show a sign gets a question mark, not an error after hours of work
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.compare import finish
+from assay.cli.compare import default_report, finish
 from assay.cli.options import check_writable, existing_store, store_option
 from assay.core.errors import DataError
 
@@ -48,5 +48,5 @@ def report(run: str, store: Path | None, page: Path | None, json_file: Path | No
         what = "no run" if not found else f"{len(found)} runs"
         raise DataError(f"{what} {run!r} in {path}; `assay runs` lists all of them")
     info, results = kept.run(found[0])
-    page = page or Path(f"assay-report-{info.id}.html")
+    page = page or default_report(info.id)
     return finish(Comparison(info, results), store=path, report=page, json_file=json_file)
