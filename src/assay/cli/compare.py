@@ -146,7 +146,8 @@ def compare(
 
 def default_report(name: str) -> Path:
     """The page in the current folder, named after the data or the run."""
-    return Path(f"assay-report-{re.sub(r'[^\w.-]+', '-', name).strip('-.') or 'data'}.html")
+    slug = re.sub(r"[^\w.-]+", "-", name).strip("-.")
+    return Path(f"assay-report-{slug or 'data'}.html")
 
 
 def finish(result: Comparison, *, store: Path, report: Path | None, json_file: Path | None) -> int:
