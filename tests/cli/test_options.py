@@ -1,8 +1,5 @@
 """Values of options: sizes, lists, where results are kept."""
 
-import sys
-from pathlib import Path
-
 import click
 import pytest
 
@@ -31,29 +28,9 @@ def test_names():
         options.Names().convert("split,,cqr", None, None)
 
 
-def test_store_path_in_order(monkeypatch, tmp_path):
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    monkeypatch.delenv("ASSAY_STORE", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert options.store_path(None) == tmp_path / ".local/share/assay/runs.db"
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert options.store_path(None) == Path("/data/assay/runs.db")
-    monkeypatch.setenv("ASSAY_STORE", "/else/my.db")
-    assert options.store_path(None) == Path("/else/my.db")
-    assert options.store_path(Path("given.db")) == Path("given.db")
-
-
 def test_outputs_are_refused_before_the_work(tmp_path):
     with pytest.raises(DataError, match="is not there"):
         options.check_writable(tmp_path / "none" / "out.html")
     with pytest.raises(DataError, match="is a folder"):
         options.check_writable(tmp_path)
     options.check_writable(tmp_path / "out.html")
-
-
-def test_current_folder_comes_last(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["/a", "/b"])
-    options.import_from_here()
-    options.import_from_here()
-    assert sys.path == ["/a", "/b", str(tmp_path)]

@@ -28,7 +28,7 @@ def test_duration(seconds, shown):
 
 
 def test_table_aligns_and_wraps_the_last_column(monkeypatch):
-    monkeypatch.setattr(text, "width", lambda: 40)
+    monkeypatch.setattr(text, "table_width", lambda: 40)
     rows = [("a", "1", "short"), ("bb", "22", "a last column that is longer than the line")]
     lines = text.table(rows, ("id", "n", "what"), right=(1,)).splitlines()
     assert lines[:2] == ["id   n  what", "a    1  short"]

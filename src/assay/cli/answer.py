@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -66,7 +65,7 @@ def _method_notices(result: Comparison) -> list[str]:
 def fitted_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The table as wide as it comes in a log; on a narrow terminal with the intervals under the means."""
     right = [i for i, name in enumerate(head) if name in ("time", "trials")]
-    room = text.width() if sys.stdout.isatty() else None
+    room = text.table_width()
     full = text.table(rows, head, right=right)
     if room is None or _width(full) <= room:
         return full

@@ -11,7 +11,7 @@ import click
 
 from assay.cli import text
 from assay.cli.main import State
-from assay.cli.options import Names, Size, check_writable, import_from_here, store_option, store_path
+from assay.cli.options import Names, Size, check_writable, store_option, store_path
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -102,7 +102,6 @@ def compare(
             check_writable(path)
     if report is None:
         check_writable(default_report("data"))
-    import_from_here()
 
     from assay.cli.progress import progress
     from assay.engine.api import compare as run_comparison

@@ -15,6 +15,8 @@ def datasets() -> None:
     """
     from assay.data.builtin import listing
 
+    entries = listing()
+    here = [entry for entry in entries if entry["missing"] is None]
     rows = [
         (
             entry["name"],
@@ -22,13 +24,12 @@ def datasets() -> None:
             f"{entry['rows']:,}",
             str(entry["columns"]),
             entry["target"],
-            "yes" if entry["missing"] is None else "no",
             entry["about"],
         )
-        for entry in listing()
+        for entry in here
     ]
-    click.echo(text.table(rows, ("name", "task", "rows", "columns", "target", "here", "about"), right=(2, 3)))
-    absent = [entry["missing"] for entry in listing() if entry["missing"] is not None]
-    if absent:
-        click.echo("\n" + "\n".join(absent))
-    click.echo("\n`assay compare NAME` uses one.")
+    click.echo(text.table(rows, ("name", "task", "rows", "columns", "target", "about"), right=(2, 3)))
+    if absent := [entry["name"] for entry in entries if entry["missing"] is not None]:
+        click.echo("\n" + text.paragraph("Not here:", ", ".join(absent), indent=10))
+        click.echo("`assay compare NAME` says what such a set needs.")
+    click.echo("\n`assay compare NAME` compares methods on one.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +56,10 @@ store_option = click.option(
 
 
 def store_path(given: Path | None) -> Path:
-    """The file of the store: the one given, $ASSAY_STORE, or the user's data folder."""
-    if given is not None:
-        return given
-    if named := os.environ.get("ASSAY_STORE"):
-        return Path(named)
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "assay" / "runs.db"
+    """The file of the store: the one given, or the user's own."""
+    from assay.engine.store import default_store_path
+
+    return given if given is not None else default_store_path()
 
 
 def existing_store(given: Path | None) -> Path:
@@ -83,13 +79,3 @@ def check_writable(path: Path) -> None:
         raise DataError(f"cannot write {path}: it is a folder")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise DataError(f"cannot write {path}: no permission")
-
-
-def import_from_here() -> None:
-    """Let `--methods mymodule:Class` find mymodule.py in the current folder.
-
-    Behind everything installed, so that a file of the user's never hides a library.
-    """
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)

@@ -8,7 +8,6 @@ import click
 
 from assay.cli.compare import default_report, finish
 from assay.cli.options import check_writable, existing_store, store_option
-from assay.core.errors import DataError
 
 
 @click.command()
@@ -31,7 +30,7 @@ from assay.core.errors import DataError
 def report(run: str, store: Path | None, page: Path | None, json_file: Path | None) -> int:
     """Show the answer of a kept run again and write its page; nothing is run.
 
-    RUN is an id of `assay runs`, or the beginning of one.
+    RUN is an id of `assay runs`, the beginning of one, or last.
     """
     path = existing_store(store)
     for file in (page, json_file):
@@ -41,12 +40,7 @@ def report(run: str, store: Path | None, page: Path | None, json_file: Path | No
     from assay.engine.comparison import Comparison
     from assay.engine.store import Store
 
-    kept = Store(path)
-    ids = [info.id for info in kept.runs()]
-    found = [run] if run in ids else [known for known in ids if known.startswith(run)]
-    if len(found) != 1:
-        what = "no run" if not found else f"{len(found)} runs"
-        raise DataError(f"{what} {run!r} in {path}; `assay runs` lists all of them")
-    info, results = kept.run(found[0])
+    with Store(path) as kept:
+        info, results = kept.run(run)
     page = page or default_report(info.id)
     return finish(Comparison(info, results), store=path, report=page, json_file=json_file)

@@ -18,7 +18,8 @@ def runs(store: Path | None) -> None:
 
     from assay.engine.store import Store
 
-    kept = sorted(Store(path).runs(), key=lambda info: info.started, reverse=True)
+    with Store(path) as store_of_runs:
+        kept = store_of_runs.runs()[::-1]
     if not kept:
         click.echo(f"no runs in {path}")
         return

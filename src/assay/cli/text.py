@@ -17,6 +17,11 @@ def width() -> int:
     return min(shutil.get_terminal_size((100, 24)).columns, 120) if sys.stdout.isatty() else 100
 
 
+def table_width() -> int | None:
+    """Columns that a table may use: those of the terminal; in a log as many as it needs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Iterable[int] = ()) -> str:
     """Columns two spaces apart under a header; a long last column is wrapped on a terminal.
 
@@ -25,7 +30,8 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Iterab
     lines = [list(header), *[list(row) for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     flush_right = set(right)
-    room = max(width() - sum(widths[:-1]) - 2 * (len(widths) - 1), 20)
+    columns = table_width()
+    room = max((columns or sum(widths) + 2 * len(widths)) - sum(widths[:-1]) - 2 * (len(widths) - 1), 20)
     out = []
     for line in lines:
         cells = [
