@@ -113,6 +113,7 @@ def test_who_is_left_out_and_why(monkeypatch):
         ({"methods": [("a", "b", "c")]}, MethodError, r"no \(name, method\) pair"),
         ({"model": LogisticRegression()}, MethodError, "is a classifier, but.*give a regressor"),
         ({"model": "sklearn.linear_model.Ridge"}, MethodError, "did you mean sklearn.linear_model:Ridge"),
+        ({"model": "sklearn.frozen:FrozenEstimator"}, MethodError, "cannot be made without arguments"),
         ({"model": Ridge}, MethodError, r"is the class Ridge; give an object: Ridge\(\)"),
         ({"model": object()}, MethodError, r"has no fit\(X, y\)"),
         ({"alpha": 1.5}, MethodError, "alpha must lie in"),
