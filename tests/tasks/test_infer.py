@@ -10,7 +10,6 @@ from assay.core.errors import DataError, TaskError
 from assay.data.read import as_table
 from assay.tasks.infer import choose_task
 
-
 BOTH = " (--task interval takes it as a number)"
 
 

@@ -30,7 +30,7 @@ def split():
     ("y", "error", "message"),
     [
         (["a"] * 80, DataError, r"one class only: a in all 80 rows"),
-        (["a"] * 40 + ["b"] * 38 + ["c", "d"], DataError, r"2 of 4 classes of 'y' have a single row: 'c', 'd'"),
+        ([*"a" * 40, *"b" * 38, "c", "d"], DataError, r"2 of 4 classes of 'y' have a single row: 'c', 'd'"),
         (np.arange(80) * 1.5, DataError, r"80 of 80 classes .*'0\.0'.*; for a number, --task interval"),
         ([np.inf] * 2 + [1.0, 2.0] * 39, DataError, r"infinite in 2 of 80 rows, first at row 0"),
         (pd.date_range("2020", periods=80), TaskError, r"'y' is dates"),

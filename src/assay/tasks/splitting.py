@@ -72,7 +72,7 @@ def check_row_count(n: int, alpha: Fraction, surely: int | None = None) -> None:
     level = float(alpha)
     if n >= PART * enough:
         raise TaskError(
-            f"the classes are too small at alpha {level:g}: a quarter of the rows of each class calibrates, which "
+            f"the classes are too small at alpha {level:g}: a quarter of each calibrates, which "
             f"gives {part} of {n} rows for certain; {enough} are needed. Merge rare classes or give more rows"
         )
     other = f" (or alpha {_largest_level(part)})" if part >= MIN_TEST_ROWS else ""
