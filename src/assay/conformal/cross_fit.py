@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.interval_base import IntervalRegressor
@@ -31,6 +31,7 @@ from assay.core.models import predict_values
 
 METHODS = ("plus", "base", "minmax")
 _MIB = 2**20
+_FITTED = ("estimator_", "models_", "leverage_", "scores_", "fold_", "thresholds_", "_lists", "_errors")
 
 
 def fold_numbers(cv: Any, X: Any, y: FloatArray, random_state: Any) -> NDArray[np.intp]:
@@ -63,6 +64,7 @@ def fit_without(
     estimator: Any, X: Any, y: FloatArray, fold: NDArray[np.intp]
 ) -> tuple[list[Any], FloatArray]:
     """One clone a fold, trained on the rows of the others, and the (n,) predictions of the left-out rows."""
+    X = indexable(X)[0]
     models = []
     predictions = np.empty(len(y))
     for number in range(int(fold.max()) + 1):
@@ -95,8 +97,9 @@ class CrossIntervalRegressor(IntervalRegressor):
 
     def _forget(self) -> None:
         """Drop what a former fit left: models and residuals belong together."""
-        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
-            delattr(self, name)
+        for name in _FITTED:
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _set_residuals(self, residuals: FloatArray, fold: NDArray[np.intp]) -> None:
         self.scores_ = np.abs(residuals)
@@ -110,6 +113,7 @@ class CrossIntervalRegressor(IntervalRegressor):
 
     def _left_out_predictions(self, X: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Blocks of rows of X with the (K, rows) predictions of the fold models."""
+        X = indexable(X)[0]
         for rows in row_blocks(row_count(X), len(self.models_) * 48, self.max_memory):
             part = _safe_indexing(X, np.arange(rows.start, rows.stop))
             table = np.stack([predict_values(model, part) for model in self.models_])

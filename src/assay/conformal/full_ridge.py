@@ -8,14 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from assay.conformal.cross_fit import row_blocks
 from assay.conformal.interval_base import IntervalRegressor, training_target
-from assay.conformal.linear_leverage import Leverage, dense_rows, linear_settings
+from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
-from assay.core.checks import FloatArray, row_count
+from assay.core.checks import FloatArray, row_count, to_float, to_numpy
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
@@ -90,12 +91,11 @@ class FullConformalRidge(IntervalRegressor):
             raise MethodError(f"max_memory must be a number of MiB above 0, got {self.max_memory!r}")
         if len(y) < 2:
             raise DataError(f"{len(y)} sample(s) given: at least 2 are needed")
-        rows = dense_rows(X)
-        if rows is None:
+        if issparse(X):
             raise DataError("X is sparse; give a dense table")
         with all_or_nothing(self):
             self.estimator_ = clone(base).fit(X, y)
-            leverage = Leverage(rows, *settings)
+            leverage = Leverage(to_float(to_numpy(X), "X"), *settings)
             residuals = y - predict_values(self.estimator_, X)
             order = np.argsort(np.abs(residuals), kind="stable")
             leverage.rows = np.ascontiguousarray(leverage.rows[order])
@@ -105,10 +105,9 @@ class FullConformalRidge(IntervalRegressor):
 
     def _intervals(self, X: Any, levels: Sequence[Fraction]) -> FloatArray:
         centre = self.predict(X)
-        rows = dense_rows(X)
-        if rows is None:
+        if issparse(X):
             raise DataError("X is sparse; give a dense table")
-        weights = self.leverage_.coordinates(rows)
+        weights = self.leverage_.coordinates(to_float(to_numpy(X), "X"))
         own = np.einsum("ij,ij->i", weights, weights)
         reach = np.sqrt(own * self.leverage_.own.max()) * (1 + 1e-9) + 1e-12
         near = np.flatnonzero(reach < _SAFE_REACH)
@@ -127,6 +126,11 @@ class FullConformalRidge(IntervalRegressor):
             ends *= (1 + own)[:, None]
             ends += centre[:, None]
         return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
 
     def _end_near(self, weights: FloatArray, reach: FloatArray, rank: int, side: int) -> FloatArray:
         """Far end of the set in u on one side where all |h| < 1: each row's set holds 0 and ends once.

@@ -8,14 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from assay.conformal.cross_fit import CrossIntervalRegressor, fit_without, join_crossed, row_blocks
 from assay.conformal.interval_base import training_target
-from assay.conformal.linear_leverage import Leverage, dense_rows, linear_settings
+from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
-from assay.core.checks import FloatArray, row_count
+from assay.core.checks import FloatArray, row_count, to_float, to_numpy
 from assay.core.errors import DataError
 from assay.core.models import predict_values
 from assay.core.state import all_or_nothing
@@ -97,10 +98,9 @@ class JackknifePlusRegressor(CrossIntervalRegressor):
     def _fit_linear(self, base: Any, X: Any, y: FloatArray) -> bool:
         """Leave-one-out residuals by hat values, where the model has them; whether it had."""
         settings = linear_settings(base)
-        rows = None if settings is None else dense_rows(X)
-        if settings is None or rows is None:
+        if settings is None or issparse(X):
             return False
-        leverage = Leverage(rows, *settings)
+        leverage = Leverage(to_float(to_numpy(X), "X"), *settings)
         freedom = 1 - leverage.own
         if freedom.min() < _MIN_FREEDOM:
             return False
@@ -117,12 +117,11 @@ class JackknifePlusRegressor(CrossIntervalRegressor):
         if self.method == "base" or not hasattr(self, "leverage_"):
             return super()._intervals(X, levels)
         centre = self.predict(X)
-        rows = dense_rows(X)
-        if rows is None:
+        if issparse(X):
             raise DataError("X is sparse here and was dense in fit; give a dense table")
         out = np.empty((len(levels), row_count(X), 2))
         ranks = self._ranks(levels)
-        weights = self.leverage_.coordinates(rows)
+        weights = self.leverage_.coordinates(to_float(to_numpy(X), "X"))
         if self.method == "minmax":
             low, high = self._shift_range(weights)
         for ends, level, rank in zip(out, levels, ranks, strict=True):

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import svd
-from scipy.sparse import issparse
 from sklearn.linear_model import LinearRegression, Ridge
 
-from assay.core.checks import FloatArray, to_float, to_numpy
+from assay.core.checks import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
 _DIRECT_SOLVERS = {"auto", "svd", "cholesky"}
@@ -28,11 +27,6 @@ def linear_settings(estimator: Any) -> tuple[float, bool] | None:
         if isinstance(penalty, Real) and float(penalty) >= 0:
             return float(penalty), bool(estimator.fit_intercept)
     return None
-
-
-def dense_rows(X: Any) -> FloatArray | None:
-    """(n, d) float64 rows; None for a sparse matrix."""
-    return None if issparse(X) else to_float(to_numpy(X), "X")
 
 
 class Leverage:
