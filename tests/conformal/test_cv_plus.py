@@ -88,24 +88,34 @@ def test_memory_does_not_grow_as_the_product_of_rows():
     assert peak < 120 * 2**20  # the matrix alone would be 3 GiB
 
 
-def test_agrees_with_mapie_on_the_same_folds():
+@pytest.mark.parametrize(("n", "alpha"), [(19, 0.1), (20, 0.05), (99, 0.1), (203, 0.1), (203, 0.2)])
+def test_agrees_with_mapie_on_the_same_folds(n, alpha):
+    ours, theirs, _ = beside_mapie(n, alpha)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+def test_mapie_takes_a_rank_too_low_where_its_level_is_rounded():
+    # floor(.05 * 60) is 3; MAPIE computes with 1 - .95, which is a little more than .05, and takes the 2nd
+    ours, theirs, lower = beside_mapie(59, 0.05)
+    np.testing.assert_allclose(ours[:, 0], lower[2], rtol=1e-10)
+    np.testing.assert_allclose(theirs[:, 0], lower[1], rtol=1e-10)
+    np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=1e-10)
+
+
+def beside_mapie(n, alpha):
+    """Our intervals, MAPIE's from the same folds, and the sorted candidates of the lower end."""
     mapie = pytest.importorskip("mapie.regression")
-    X, y = table(203)
+    X, y = table(n)
     X_test = table(50, seed=3)[0]
     folds = KFold(5, shuffle=True, random_state=3)
-    peer = mapie.CrossConformalRegressor(LinearRegression(), confidence_level=0.9, method="plus", cv=folds)
+    peer = mapie.CrossConformalRegressor(
+        LinearRegression(), confidence_level=1 - alpha, method="plus", cv=folds
+    )
     peer.fit_conformalize(X, y)
-    theirs = peer.predict_interval(X_test)[1][:, :, 0]
-    method = CrossValidationPlusRegressor(cv=folds).fit(X, y)
-    ours = method.predict_interval(X_test)
-    # where MAPIE's quantile level falls on another rank, its ends are the neighbouring order statistics
-    k = conformal_rank(203, 0.1)
+    method = CrossValidationPlusRegressor(cv=folds, alpha=alpha).fit(X, y)
     mu = np.stack([method.models_[f].predict(X_test) for f in method.fold_])
-    upper = np.sort(mu + method.scores_[:, None], axis=0)
-    ranks = {int(np.argmin(np.abs(upper[:, i] - theirs[i, 1]))) + 1 for i in range(50)}
-    assert ranks <= {k, k + 1}
-    if ranks == {k}:
-        np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=1e-10)
+    lower = np.sort(mu - method.scores_[:, None], axis=0)
+    return method.predict_interval(X_test), peer.predict_interval(X_test)[1][:, :, 0], lower
 
 
 def test_bare_predictions_give_the_same_interval():

@@ -64,6 +64,19 @@ def test_ends_are_where_refitting_changes_its_mind(model, x, alpha):
         assert p_value(model, X, y, x, upper + step) <= alpha
 
 
+def test_far_row_whose_weights_exceed_one_is_finite_and_exact():
+    # some |h(x, i)| > 1: change points found without regard to their sign would be wrong here
+    X, y = table(100)
+    x = np.array([[50.0, 0, 0]])
+    method = FullConformalRidge(Ridge(0.1)).fit(X, y)
+    assert np.abs(method.leverage_.coordinates(x) @ method.leverage_.rows.T).max() > 1
+    ((lower, upper),) = method.predict_interval(x, 0.4)
+    assert np.isfinite([lower, upper]).all()
+    for inside, outside in [(lower + 1e-6, lower - 1e-6), (upper - 1e-6, upper + 1e-6)]:
+        assert p_value(Ridge(0.1), X, y, x, inside) > 0.4
+        assert p_value(Ridge(0.1), X, y, x, outside) <= 0.4
+
+
 def test_a_grid_of_candidates_has_the_same_hull():
     X, y = table(19, d=2)
     x = np.array([[0.4, 2.0]])
