@@ -1,0 +1,123 @@
+"""Plain text on a terminal or in a log: tables, wrapped paragraphs, warnings. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+
+def width() -> int:
+    """Columns to write to: those of the terminal, 100 in a log."""
+    return min(shutil.get_terminal_size((100, 24)).columns, 120) if sys.stdout.isatty() else 100
+
+
+def table_width() -> int | None:
+    """Columns that a table may use: those of the terminal; in a log as many as it needs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Iterable[int] = ()) -> str:
+    """Columns two spaces apart under a header; a long last column is wrapped on a terminal.
+
+    ``right`` are positions of columns of numbers, set flush right.
+    """
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    flush_right = set(right)
+    columns = table_width()
+    room = max((columns or sum(widths) + 2 * len(widths)) - sum(widths[:-1]) - 2 * (len(widths) - 1), 20)
+    out = []
+    for line in lines:
+        cells = [
+            cell.rjust(size) if i in flush_right else cell.ljust(size)
+            for i, (cell, size) in enumerate(zip(line, widths, strict=True))
+        ]
+        start = "  ".join(cells[:-1])
+        last = cells[-1].rstrip() if len(header) - 1 not in flush_right else cells[-1]
+        wrapped = textwrap.wrap(last, room) if len(last) > room else [last]
+        indent = " " * (len(start) + 2)
+        out.append(f"{start}  {wrapped[0]}".rstrip())
+        out.extend(indent + rest for rest in wrapped[1:])
+    return "\n".join(out)
+
+
+def paragraph(label: str, text: str, *, indent: int = 16) -> str:
+    """A label and its text, wrapped beside it."""
+    return textwrap.fill(
+        text,
+        max(width(), indent + 30),
+        initial_indent=label.ljust(indent),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def number(value: float | None, *, digits: int = 4) -> str:
+    """A number for people: 4 significant digits, thousands grouped, no exponent in the usual range."""
+    if value is None or value != value:
+        return "-"
+    if value in (float("inf"), float("-inf")):
+        return "inf" if value > 0 else "-inf"
+    size = abs(value)
+    if size != 0 and not 1e-4 <= size < 1e9:
+        return f"{value:.{digits - 1}e}"
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):f}".rstrip("0").rstrip(".") if "e" in text else text
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: "0.8 s", "34 s", "2 min 5 s", "1 h 12 min"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 trial", "2 trials"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+class Notices:
+    """Messages to show once each, in the order of their first coming, with how often they came."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, message: str) -> None:
+        """Count a message; white space is made plain."""
+        line = " ".join(message.split())
+        self._counts[line] = self._counts.get(line, 0) + 1
+
+    def lines(self) -> list[str]:
+        """One line a message."""
+        return [line + (f" ({count} times)" if count > 1 else "") for line, count in self._counts.items()]
+
+
+@contextmanager
+def collected_warnings() -> Iterator[Notices]:
+    """Gather the warnings raised inside, instead of Python's two lines for each."""
+    notices = Notices()
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, *_args, **_kwargs: notices.add(str(message))
+        yield notices
+
+
+def show_warnings(notices: Notices) -> None:
+    """One line a warning, on stderr."""
+    for line in notices.lines():
+        click.echo(f"warning: {line}", err=True)
