@@ -40,8 +40,8 @@ def _trial_line(result: TrialResult) -> str:
     line = f"{result.method}, seed {result.seed}: {result.status}"
     if result.status == "ok":
         return f"{line} ({text.duration(result.seconds)})"
-    first = result.error.strip().splitlines()
-    return f"{line}: {first[-1]}" if first else line
+    error = text.first_line(result.error)
+    return f"{line}: {error}" if error else line
 
 
 class _Lines:

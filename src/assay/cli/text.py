@@ -91,6 +91,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def first_line(text: str) -> str:
+    """The first line that says something; of an error, what happened and not where."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
 class Notices:
     """Messages to show once each, in the order of their first coming, with how often they came."""
 
