@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, refuse_nan, row_count, to_float, to_numpy
 from assay.core.errors import DataError, MethodError
+from assay.core.probabilities import is_probability, softmax
 
 _TORCH_BATCH = 8192
 
@@ -87,3 +88,61 @@ def predict_values(model: Any, X: Any, *, columns: int = 1) -> FloatArray:
 def as_predictor(model: Any) -> Callable[[Any], FloatArray]:
     """A function of X for any model that :func:`predict_values` takes."""
     return lambda X: predict_values(model, X)
+
+
+def predict_probabilities(model: Any, X: Any, outputs: str | None = None) -> tuple[NDArray[Any], str]:
+    """Class probabilities of a fitted classifier, and how its outputs were read.
+
+    ``model`` has ``predict_proba`` or ``decision_function``, is a torch module, or is a function of
+    X that gives probabilities. Decision values are read as logits. What a torch module gives is
+    decided by ``outputs``: "probabilities" or "logits" (softmax); None looks at the rows of X and
+    takes them for logits unless every row is a probability. Keep the answer of that look for later
+    calls. A single column of a torch module or a function belongs to the second of two classes.
+
+    Parameters
+    ----------
+    model : classifier, torch module or function
+    X : (n, d) table of at least one row
+    outputs : str, optional
+
+    Returns
+    -------
+    (n, K) array and "probabilities" or "logits"; the probabilities themselves are not checked.
+
+    Raises
+    ------
+    MethodError
+        The model can do none of these.
+    DataError
+        Its outputs have the wrong shape.
+    """
+    raw: Any
+    two_columns = not hasattr(model, "predict_proba")
+    if not two_columns:
+        raw, outputs = model.predict_proba(X), "probabilities"
+    elif hasattr(model, "decision_function"):
+        raw, outputs = model.decision_function(X), "logits"
+    elif is_torch_module(model):
+        raw = run_torch(model, X)
+    elif callable(model) and not hasattr(model, "predict"):
+        raw, outputs = model(X), "probabilities"
+    else:
+        raise MethodError(
+            f"{type(model).__name__} gives no probabilities; give a fitted scikit-learn classifier with "
+            "predict_proba or decision_function, a torch module or a function of X"
+        )
+    out = to_numpy(raw)
+    n = row_count(X)
+    if out.ndim not in (1, 2) or len(out) != n:
+        raise DataError(f"the model's output has shape {out.shape}, expected {n} rows and one column a class")
+    if out.dtype.kind != "f":
+        out = to_float(out, "the model's output")
+    if outputs is None:
+        outputs = "probabilities" if is_probability(out) else "logits"
+    if outputs == "logits":
+        refuse_nan(out, "the model's output")
+        return softmax(out), outputs
+    if two_columns and (out.ndim == 1 or out.shape[1] == 1):
+        positive = out.reshape(-1)
+        out = np.stack([1 - positive, positive], axis=1)
+    return out, outputs

@@ -51,6 +51,14 @@ def row_keys(X: NDArray[Any], seed: int, stream: str = "") -> NDArray[np.uint64]
         return _mix(key + _GOLDEN)
 
 
+def unordered_row_keys(X: NDArray[Any], seed: int, stream: str = "") -> NDArray[np.uint64]:
+    """Like :func:`row_keys`, but permuting the columns of X changes no key."""
+    values = np.asarray(X, dtype=np.float64) + 0.0
+    with np.errstate(over="ignore"):
+        words = _mix(values.view(np.uint64) * _GOLDEN + np.uint64(derive_seed(seed, stream)))
+        return _mix(words.sum(axis=1, dtype=np.uint64) + _GOLDEN)
+
+
 def row_uniforms(keys: NDArray[np.uint64], m: int, start: int = 0) -> NDArray[np.float64]:
     """(n, m) uniforms in (0, 1): numbers start .. start + m - 1 of each row's own sequence."""
     with np.errstate(over="ignore"):

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import errno
 import gc
+import importlib
 import inspect
 import math
 import random
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from assay.core.cards import Card, all_cards, import_object
+from assay.core.cards import EXTRAS, Card, all_cards, import_object
 from assay.core.errors import MethodError
 from assay.core.seeds import derive_seed
 from assay.data.table import Table
@@ -122,13 +123,14 @@ class Bench:
         with (
             _recorded_warnings(notices, every=self.isolated),
             _one_thread(),
-            _seeded(trial.seed),
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
             model = self.task.default_model() if self.model is None else self.model
             method = build_method(cls, trial.method, model, trial.seed, self.alpha, notices)
-            outcome = self.task.evaluate(method, split, self.alpha)
+            # only now: modules that are imported for the first time may draw random numbers
+            with _seeded(trial.seed):
+                outcome = self.task.evaluate(method, split, self.alpha)
         metrics = {name: float(value) for name, value in outcome.metrics.items()}
         metrics["peak_memory"] = meter.peak
         notices.extend(notice for notice in outcome.notices if notice not in notices)
@@ -147,7 +149,11 @@ class Bench:
 def load_target(method: MethodSpec) -> Any:
     """The class (or unfitted object) of a method; a card's missing extra is named."""
     if method.card is not None and method.card in all_cards():
-        return all_cards()[method.card].load()
+        card = all_cards()[method.card]
+        found = card.load()
+        for extra in card.requires:
+            importlib.import_module(EXTRAS[extra])  # a lazy import would count in the trial's numbers
+        return found
     return import_object(method.target) if isinstance(method.target, str) else method.target
 
 

@@ -22,10 +22,22 @@ import numpy as np
 from assay.core.errors import MethodError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Fraction, Decimal, range, type(...))
+#: attributes of a class that do not change what it does
 _NOT_CODE = frozenset(
-    "__dict__ __weakref__ __doc__ __module__ __annotations__ __firstlineno__ __static_attributes__ "
-    "__annotate__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl "
-    "_sklearn_auto_wrap_output_keys".split()
+    {
+        "__abstractmethods__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations__",
+        "__annotations_cache__",
+        "__dict__",
+        "__doc__",
+        "__firstlineno__",
+        "__module__",
+        "__static_attributes__",
+        "__weakref__",
+        "_abc_impl",
+    }
 )
 
 

@@ -29,7 +29,12 @@ _SCHEME = "assay trial 1"
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _ALWAYS = ("numpy", "pandas", "scipy", "sklearn")
 #: extra of a card -> the libraries that come with it
-_EXTRA_LIBRARIES = {"torch": ("torch",), "flows": ("torch", "zuko"), "ray": ("ray",), "stats": ("statsmodels",)}
+_EXTRA_LIBRARIES = {
+    "torch": ("torch",),
+    "flows": ("torch", "zuko"),
+    "ray": ("ray",),
+    "stats": ("statsmodels",),
+}
 
 
 class Identities:
@@ -52,7 +57,8 @@ class Identities:
         """64 hexadecimal digits. A skipped method's trials differ from those it would have run."""
         if method.name not in self._methods:
             self._methods[method.name] = self._method_digest(method)
-        return _digest(self._methods[method.name], str(seed), f"skipped: {method.skip}" if method.skip else "")
+        skipped = f"skipped: {method.skip}" if method.skip else ""
+        return _digest(self._methods[method.name], str(seed), skipped)
 
     def _method_digest(self, method: MethodSpec) -> str:
         card = all_cards().get(method.card) if method.card else None

@@ -48,6 +48,9 @@ class Interrupted(KeyboardInterrupt):
         self.comparison: Any = None
 
 
+#: what the row of a trial says that Ctrl-C came before
+_NOT_REACHED = "interrupted before it had finished; the same command goes on from here"
+
 Progress = Callable[[ProgressEvent], None]
 
 
@@ -208,7 +211,7 @@ class _Rows:
         for trial in self._trials:
             row = self._found.get(trial.identity)
             if row is None:
-                row = _skipped(trial, "interrupted before it had finished; the same command goes on from here")
+                row = _skipped(trial, _NOT_REACHED)
             rows.append(replace(row, method=trial.method.name))
         return rows
 

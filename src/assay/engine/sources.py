@@ -137,7 +137,7 @@ def _imports(content: bytes) -> tuple[_Import, ...]:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return ()
-    found = []
+    found: list[_Import] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.extend(_Import(alias.name, 0, ()) for alias in node.names)

@@ -45,6 +45,7 @@ CREATE TABLE runs (
     identities TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+_NO_LIMITS = Limits()
 _COLUMNS = "identity, method, seed, status, metrics, seconds, error, detail, notices"
 
 
@@ -114,7 +115,7 @@ class Store:
             row = self._db.execute(query, (identity,)).fetchone()
         return None if row is None else (_result(row[:9]), Limits(row[9], row[10]))
 
-    def put(self, result: TrialResult, limits: Limits = Limits()) -> TrialResult:
+    def put(self, result: TrialResult, limits: Limits = _NO_LIMITS) -> TrialResult:
         """Keep a row, on disk when this returns; gives the row that the store holds afterwards.
 
         An ``ok`` row is never replaced: of two processes that ran the same trial at once the first
@@ -170,9 +171,7 @@ class Store:
             rows = self._db.execute("SELECT id, info, identities FROM runs ORDER BY started, id").fetchall()
         if not rows:
             raise StoreError(f"{self.path} holds no runs yet")
-        matching = [row for row in rows if row[0] == id] or [row for row in rows if id and row[0].startswith(id)]
-        if id == "last":
-            matching = rows[-1:]
+        matching = rows[-1:] if id == "last" else [row for row in rows if id and row[0].startswith(id)]
         if len(matching) != 1:
             there = ", ".join(row[0] for row in (matching or rows)[-5:])
             what = f"{len(matching)} runs begin with" if matching else "no run"

@@ -27,13 +27,15 @@ from assay.engine import worker
 from assay.engine.bench import failure, mentions_memory
 from assay.engine.executors.spawn import ENDED_WITH_ZERO, WorkerContext
 from assay.engine.memory import oom_kills
-from assay.engine.plan import Limits, Question, Trial, TrialResult
+from assay.engine.plan import Question, Trial, TrialResult
 from assay.engine.worker import Job
 
 _TICK = 0.2
 _LOST_AFTER = 1.0
 _BREAKS_IN_A_ROW = 3
 _LAST_LINES = 8
+_LINE_LENGTH = 300
+_LAST_BYTES = 65536
 _PREFIX = "assay-"
 #: signals that the world outside sends, rather than a fault in the method
 _FROM_OUTSIDE = {"SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT"}
@@ -205,21 +207,24 @@ class LocalExecutor:
             return 0.0
 
     def _last_words(self, pid: int | None) -> str:
-        """The last lines that a dead worker printed (faulthandler's frames among them)."""
+        """The last lines that a dead worker printed; from faulthandler's report on, if it made one."""
         if pid is None:
             return ""
         try:
             with worker.output_file(self._folder, pid).open("rb") as handle:
-                handle.seek(max(0, handle.seek(0, os.SEEK_END) - 4000))
+                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_BYTES))
                 text = handle.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        lines = [line for line in text.splitlines() if line.strip()]
-        return "\n".join(lines[-_LAST_LINES:])
+        _, fault, report = text.rpartition("Fatal Python error")
+        # its frames begin with the innermost; the list of loaded modules at its end says nothing
+        lines = (fault + report.partition("Extension modules:")[0]).splitlines()
+        shown = [line[:_LINE_LENGTH] for line in lines if line.strip()]
+        return "\n".join(shown[:_LAST_LINES] if fault else shown[-_LAST_LINES:])
 
     def _open_pool(self) -> None:
         self._context = WorkerContext()
-        self._pool = ProcessPool(
+        self._pool: Any = ProcessPool(
             max_workers=self._workers,
             initializer=worker.initialise,
             initargs=(str(self._folder), os.getpid()),
@@ -296,6 +301,8 @@ def _end_group(pid: int | None) -> None:
 
 def _remove_leftovers() -> None:
     """Remove the folders of drivers that were killed: those whose process is gone."""
+    if sys.platform == "win32":  # os.kill(pid, 0) is no question there, but an end
+        return
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = folder.name.split("-")[1]
         if not owner.isdigit() or not (folder / worker.QUESTION).is_file():
@@ -306,6 +313,3 @@ def _remove_leftovers() -> None:
             shutil.rmtree(folder, ignore_errors=True)
         except (PermissionError, OverflowError):
             continue
-
-
-__all__ = ["Limits", "LocalExecutor"]
