@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assay.cli import text
-from assay.engine.report.text import NONE, question
+from assay.engine.report.text import question
+from assay.engine.wording import NONE, plural
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -58,7 +59,7 @@ def _method_notices(result: Comparison) -> list[str]:
             key = (trial.method, notice[0])
             first, count = said.get(key, (notice[1], 0))
             said[key] = (first, count + 1)
-    lines = [f"{method} ({text.plural(n, 'trial')}): {first}" for (method, _), (first, n) in said.items()]
+    lines = [f"{method} ({plural(n, 'trial')}): {first}" for (method, _), (first, n) in said.items()]
     errors: dict[tuple[str, str, str], list[int]] = {}
     for trial in result.failed:
         errors.setdefault((trial.method, trial.status, text.first_line(trial.error)), []).append(trial.seed)
