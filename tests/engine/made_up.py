@@ -3,57 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import numpy as np
 
 from assay.engine.plan import RunInfo, TrialResult
-from assay.tasks.base import Metric
-
-
-def metric(name, direction, unit="", label=None):
-    return Metric(name, label or name.replace("_", " ").capitalize(), unit, direction, "")
-
-
-COSTS = (
-    metric("fit_seconds", "lower", "s"),
-    metric("predict_seconds", "lower", "s"),
-    metric("peak_memory", "lower", "MiB"),
-)
-INTERVAL = SimpleNamespace(
-    name="interval",
-    reference="split",
-    size_metric="mean_width",
-    coverage_metric="coverage",
-    metrics=(
-        metric("coverage", "target"),
-        metric("mean_width", "lower", "target"),
-        metric("median_width", "lower", "target"),
-        metric("share_infinite", "lower"),
-        metric("share_empty", "info"),
-        metric("interval_score", "lower", "target"),
-        metric("worst_slab_coverage", "target", label="Worst-slab coverage"),
-        metric("width_quintile_gap", "lower"),
-        *COSTS,
-    ),
-)
-LABEL_SET = SimpleNamespace(
-    name="label-set",
-    reference="lac",
-    size_metric="mean_size",
-    coverage_metric="coverage",
-    metrics=(
-        metric("coverage", "target"),
-        metric("mean_size", "lower", "labels"),
-        metric("share_empty", "info"),
-        metric("share_singleton", "higher"),
-        metric("worst_class_coverage", "higher", label="Worst-class coverage"),
-        metric("size_stratified_gap", "lower"),
-        metric("class_coverage_gap", "lower"),
-        *COSTS,
-    ),
-)
-TASKS = {"interval": INTERVAL, "label-set": LABEL_SET}
 
 
 def info(methods, *, task="interval", seeds=(0, 1, 2, 3, 4), alpha="0.1", **changes):

@@ -123,9 +123,9 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def best(self) -> Choice:
-        """The recommended method, the rule that chose it and the reason; ``method`` is None if none qualifies.
+        """The recommended method, the rule that chose it and the reason.
 
-        It is the smallest (by the task's size metric) of the methods of which no trial failed and
+        ``method`` is None if none qualifies. It is the smallest (by the task's size metric) of the methods of which no trial failed and
         whose coverage is not significantly below 1 - alpha; ``rule`` says so with the numbers of this
         comparison. ``str()`` of the answer is a sentence.
         """

@@ -324,7 +324,10 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
         ]
     parts.append(words(PANEL_WIDTH, height - 4, f"test rows sorted by prediction; {y_label}", "tick", "end"))
     step = (right - left) / max(1, len(rows))
-    bars, centre, hits, misses = [], [], [], []
+    bars: list[str] = []
+    centre: list[str] = []
+    hits: list[str] = []
+    misses: list[str] = []
     for i, row in enumerate(rows):
         x = left + step * (i + 0.5)
         lower = -math.inf if row["lower"] is None else row["lower"]

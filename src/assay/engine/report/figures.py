@@ -139,7 +139,7 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
     _, _, smaller, _ = nouns(summary.info.task)
     panels, header, columns = [], ["method"], []
     for metric in _judged(summary):
-        percent = _is_size_like(metric)
+        percent = metric.unit != "share"
         values: dict[str, tuple[Estimate, str]] = {}
         for found in others:
             of = (
@@ -171,8 +171,8 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
     rows = tuple((m.name, *(column.get(m.name, NONE) for column in columns)) for m in others)
     caption = (
         f"Each method minus {reference} on the same splits, mean and 95 % interval over the seeds on which "
-        f"both finished. An interval that leaves out the dashed line is more than chance. Sizes and scores in "
-        f"percent of {reference}'s mean, coverages in percentage points."
+        f"both finished. An interval that leaves out the dashed line is more than chance. Sizes and scores "
+        f"in percent of {reference}'s mean, coverages in percentage points."
     )
     return Figure(tuple(panels), caption, Numbers(tuple(header), rows))
 
@@ -192,11 +192,6 @@ def _judged(summary: Summary) -> list[Metric]:
     ]
     by_name = {m.name: m for m in summary.metrics}
     return [by_name[name] for name in (*first, *rest) if name in by_name]
-
-
-def _is_size_like(metric: Metric) -> bool:
-    """Sizes and scores are compared in percent; coverages and gaps, being shares, in points."""
-    return not ("coverage" in metric.name or metric.name.startswith("share_") or metric.name.endswith("_gap"))
 
 
 def _scaled(of: Estimate | None, by: float) -> Estimate | None:
@@ -310,14 +305,14 @@ def by_group(summary: Summary, choice: Choice, key: str) -> Figure | None:
 def _pool(summary: Summary, method: str, key: str) -> dict[str, tuple[float, float, float, float]]:
     """Group -> mean coverage weighted by rows, lowest and highest over seeds, rows over all seeds."""
     gathered: dict[str, list[tuple[float, float]]] = {}
-    names: list[str] = []
     for result in summary.ok(method).values():
-        for place, group in enumerate(result.detail.get(key) or ()):
+        groups = result.detail.get(key) or ()
+        for place, group in enumerate(groups):
             label = str(group["label"])
             if key == "by_width":
                 # quintiles correspond by place, whatever their limits on this seed
-                names += [label] if place >= len(names) else []
-                label = names[place] if names[place] == label else f"{place + 1}"
+                ends = {0: "narrowest", len(groups) - 1: "widest"}
+                label = ends.get(place, str(place + 1))
             if group["coverage"] is not None and group["n"]:
                 gathered.setdefault(label, []).append((float(group["coverage"]), float(group["n"])))
     return {

@@ -33,13 +33,10 @@ _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def render(summary: Summary, choice: Choice) -> str:
     """The whole page; opens offline, asks for nothing from any network, runs no script."""
     info = summary.info
+    size = summary.label(summary.task.size_metric)
     parts: list[tuple[str, str, str]] = [
         ("results", "Results", _results(summary, choice)),
-        (
-            "overview",
-            f"Coverage against {summary.label(summary.task.size_metric)}",
-            _overview(summary, choice),
-        ),
+        ("overview", f"Coverage against {size}", _overview(summary, choice)),
         ("differences", f"Differences to {summary.reference}", _differences(summary, choice)),
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary)),
@@ -80,11 +77,11 @@ def _head(summary: Summary, choice: Choice) -> str:
             f'<p class="alert"><strong>{failed} of {plural(total, "trial")} did not finish.</strong> '
             '<a href="#failed">Which ones, and why</a></p>'
         )
+    css = "verdict" if choice.method else "verdict none"
+    say = f'<p class="say">{esc(verdict(summary, choice))}</p>{_facts(summary, choice)}'
     return (
         f'<p class="eyebrow">{esc(eyebrow)}</p><h1>{esc(question(info))}</h1>'
-        f'<div class="verdict{"" if choice.method else " none"}"><p class="say">{esc(verdict(summary, choice))}</p>'
-        f'{_facts(summary, choice)}<p class="why">{esc(choice.reason)}</p>'
-        f'<details><summary>The rule that chose</summary><p class="why">{esc(choice.rule)}</p></details></div>{alert}'
+        f'<div class="{css}">{say}</div>{alert}'
     )
 
 
@@ -116,7 +113,7 @@ def _results(summary: Summary, choice: Choice) -> str:
     heads = [
         ("Method", ""),
         ("Coverage", "[95 %]"),
-        ("Expected", "of an exact method, one split"),
+        ("Expected", "of one split"),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {summary.reference}", "paired [95 %]"),
     ]
@@ -124,7 +121,7 @@ def _results(summary: Summary, choice: Choice) -> str:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(
-        f'<th scope="col"{" class=n" if i else ""}>{esc(name)}{f"<small>{esc(sub)}</small>" if sub else ""}</th>'
+        f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
         for i, (name, sub) in enumerate(heads)
     )
     body = []
@@ -139,15 +136,19 @@ def _results(summary: Summary, choice: Choice) -> str:
         if worst:
             cells.append(_cell(found.estimates.get(worst), 3))
         done = f"{found.counts['ok']}/{found.trials}"
-        rest = (
-            "" if found.counts["ok"] == found.trials else f'<small class="bad">{esc(found.outcome)}</small>'
-        )
-        cells.append(f'<td class="n">{esc(duration(seconds_of(found)))}</td><td class="n">{done}{rest}</td>')
+        if found.counts["ok"] < found.trials:
+            done = f'<span class="bad">{done}</span>'
+        cells.append(f'<td class="n">{esc(duration(seconds_of(found)))}</td><td class="n">{done}</td>')
         body.append(
             f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">{esc(found.name)}'
             f"{_tags(summary, choice, found)}</th>{''.join(cells)}</tr>"
         )
-    notes = [n for n in table_notes(summary, choice) if not n.startswith("!")]
+    notes = [
+        f"Choice: {choice.reason}",
+        f"Rule: {choice.rule}",
+        "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range.",
+        *(note for note in table_notes(summary, choice) if not note.startswith("!")),
+    ]
     plain = "".join(f"<li>{esc(note)}</li>" for note in notes)
     every = _numbers_html(_every_metric(summary))
     return (
@@ -164,10 +165,10 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _cell(of: Estimate | None, least: int = 0, css: str = "") -> str:
+def _cell(of: Estimate | None, decimals: int | None = None, css: str = "") -> str:
     if of is None or math.isnan(of.mean):
         return f'<td class="n">{NONE}</td>'
-    value, ends = esc(mean(of, least)), esc(interval(of, least))
+    value, ends = esc(mean(of, decimals)), esc(interval(of, decimals))
     return f'<td class="n {css}">{value}{f"<small>{ends}</small>" if ends else ""}</td>'
 
 
@@ -194,8 +195,8 @@ def _every_metric(summary: Summary) -> Numbers:
     for metric in summary.metrics:
         unit = {"target": f"unit of {summary.info.target}", "": ""}.get(metric.unit, metric.unit)
         label = f"{metric.label}, {unit}" if unit else metric.label
-        least = 3 if "coverage" in metric.name or metric.name.startswith("share_") else 0
-        values = (estimate_text(found.estimates.get(metric.name), least) for found in summary.methods)
+        decimals = 3 if metric.unit == "share" else None
+        values = (estimate_text(found.estimates.get(metric.name), decimals) for found in summary.methods)
         rows.append((label, *values))
     return Numbers(("metric [95 %]", *(found.name for found in summary.methods)), tuple(rows))
 
@@ -216,15 +217,21 @@ def _numbers_html(numbers: Numbers) -> str:
 
 
 def _figure(figure: Figure | None, heading: str = "") -> str:
+    """Panels with their numbers; beside a single panel the numbers are open to view."""
     if figure is None:
         return ""
     panels = "".join(f'<div class="panel">{chart.svg()}</div>' for chart in figure.charts)
-    numbers = f"<details><summary>The numbers</summary>{_numbers_html(figure.numbers)}</details>"
-    title = f'<h3 style="margin-top:1.6rem">{esc(heading)}</h3>' if heading else ""
-    return (
-        f'{title}<figure><figcaption style="margin:0 0 .9rem">{esc(figure.caption)}</figcaption>'
-        f'<div class="panels">{panels}</div>{numbers}</figure>'
-    )
+    numbers = _numbers_html(figure.numbers)
+    title = f"<h3>{esc(heading)}</h3>" if heading else ""
+    if len(figure.charts) == 1:
+        body = f'<div class="pair">{panels}{numbers}</div>'
+    else:
+        body = f'<div class="panels">{panels}</div>{_closed(numbers)}'
+    return f"{title}<figure><figcaption>{esc(figure.caption)}</figcaption>{body}</figure>"
+
+
+def _closed(numbers: str) -> str:
+    return f"<details><summary>The numbers</summary>{numbers}</details>"
 
 
 def _key(shape: str, css: str, text: str) -> str:
@@ -255,16 +262,15 @@ def _overview(summary: Summary, choice: Choice) -> str:
     )
     if figures.expected_band(summary):
         caption += (
-            "The band is the range in which one split of an exactly valid split-conformal method falls 95 % of the "
-            "time. "
+            "The band is where 95 % of the single splits of an exactly valid split-conformal method fall. "
         )
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
         caption += "A triangle at the right edge is an infinite mean size. "
     caption += "Where names do not fit, numbers stand for the rows of the table above."
-    numbers = _numbers_html(figures.overview_numbers(summary))
+    numbers = _closed(_numbers_html(figures.overview_numbers(summary)))
     return (
-        f'<figure><div class="panel" style="margin-top:1rem">{wide}{narrow}<ul class="key">{"".join(keys)}</ul></div>'
-        f"<figcaption>{esc(caption)}</figcaption><details><summary>The numbers</summary>{numbers}</details></figure>"
+        f"<figure><figcaption>{esc(caption)}</figcaption>"
+        f'<div class="panel">{wide}{narrow}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
     )
 
 
@@ -277,12 +283,13 @@ def _groups(summary: Summary, choice: Choice) -> str:
     blocks = [
         _figure(figures.by_group(summary, choice, key), title) for key, (title, _) in figures.GROUPS.items()
     ]
+    blocks.append(_figure(figures.sizes_of_sets(summary, choice), "Sizes of the sets"))
     body = worst + "".join(blocks)
     if not body:
         return ""
     lede = (
-        "Coverage on average can hide rows that are covered too rarely. A method that adapts keeps to the level "
-        "in every group."
+        "Coverage on average can hide rows that are covered too rarely. A method that adapts keeps to the "
+        "level in every group."
     )
     return f'<p class="lede">{lede}</p>{body}'
 
@@ -306,7 +313,8 @@ def _failed(summary: Summary) -> str:
         cut = f"\n… {len(text) - _MAX_ERROR:,} more characters" if len(text) > _MAX_ERROR else ""
         rows.append(
             f'<tr><th scope="row">{esc(method)}</th><td>{esc(status)}</td><td>{esc(seeds)}</td>'
-            f'<td class="n">{esc(duration(longest))}</td><td class="error">{esc(text[:_MAX_ERROR] + cut)}</td></tr>'
+            f'<td class="n">{esc(duration(longest))}</td>'
+            f'<td class="error">{esc(text[:_MAX_ERROR] + cut)}</td></tr>'
         )
     for spec in summary.info.methods:
         if spec.get("skip") and not summary.trials(str(spec["name"])):
@@ -321,7 +329,7 @@ def _failed(summary: Summary) -> str:
     names = ("Method", "Status", "Seeds", "After at most", "What happened")
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
-        f'{note}<div class="scroll" style="margin-top:1rem" tabindex="0" role="region" aria-label="Failed trials">'
+        f'{note}<div class="scroll" tabindex="0" role="region" aria-label="Failed trials">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -382,7 +390,7 @@ def _repeat(summary: Summary) -> str:
         ("Versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
     ]
     command = info.command or python_call(info)
-    return f'<pre style="margin-top:1rem"><code>{esc(command)}</code></pre>{_definitions(facts)}'
+    return f"<pre><code>{esc(command)}</code></pre>{_definitions(facts)}"
 
 
 def _methods(summary: Summary, choice: Choice) -> str:

@@ -66,9 +66,10 @@ def verdict(summary: Summary, choice: Choice) -> str:
     best = choice.method
     found = summary.method(best)
     size = summary.task.size_metric
+    coverage = found.estimates[summary.task.coverage_metric]
     text = (
         f"The {best_word} {what} that keep to the level come from {best}: {summary.label(size)} "
-        f"{mean(found.estimates[size])} at coverage {share(found.estimates[summary.task.coverage_metric].mean)}, "
+        f"{mean(found.estimates[size])} at coverage {share(coverage.mean)}, "
         f"where {summary.target:g} was asked"
     )
     gap = relative(summary, best, size)
