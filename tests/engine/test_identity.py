@@ -203,6 +203,9 @@ def test_a_scripts_own_class_is_the_same_in_the_next_process_and_follows_its_hel
 
     first, again, changed = run(1), run(1), run(2)
     assert first == again
+    text = SCRIPT.format(folder=folder, shift=1)  # a notebook's __main__ has no file either
+    done = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == first
     assert not set(first) & set(changed)
 
 
