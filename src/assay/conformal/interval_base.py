@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -15,28 +16,37 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.core.checks import FloatArray, check_target, row_count
-from assay.core.errors import DataError
+from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
+from assay.core.quantiles import conformal_quantile
+from assay.core.state import all_or_nothing
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of regressors with ``predict_interval``.
 
     A subclass stores ``alpha`` in its constructor and implements ``fit`` and
-    :meth:`_interval`. ``predict`` is the centre model's prediction.
+    :meth:`_interval`, or :meth:`_intervals` where levels share work. ``predict`` is the
+    centre model's prediction.
     """
 
     estimator: Any
     alpha: Any
+    #: thresholds selected so far, by side and level; emptied by whoever sets new scores
+    thresholds_: dict[tuple[int, Fraction], float]
 
     def _interval(self, X: Any, level: Fraction) -> FloatArray:
         """(n, 2) interval of the rows at one level; X has at least one row."""
         raise NotImplementedError
 
+    def _intervals(self, X: Any, levels: Sequence[Fraction]) -> FloatArray:
+        """(L, n, 2) intervals of the rows at L levels; X has at least one row."""
+        return stack_levels([self._interval(X, level) for level in levels])
+
     def predict(self, X: Any) -> FloatArray:
         """(n,) point predictions of the underlying model."""
-        check_is_fitted(self)
+        self._check_has_model()
         return predict_values(self.estimator_, X)
 
     def predict_interval(self, X: Any, alpha: Any = None) -> FloatArray:
@@ -54,13 +64,33 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             An infinite end where calibration rows are too few, with a warning;
             an empty interval has its lower end above its upper end.
         """
-        check_is_fitted(self)
+        self._check_has_model()
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
-        if row_count(X) == 0:
-            out = np.empty((len(levels), 0, 2))
-        else:
-            out = np.stack([self._interval(X, level) for level in levels])
+        out = np.empty((len(levels), 0, 2)) if row_count(X) == 0 else self._intervals(X, levels)
         return out[0] if is_scalar else out
+
+    def _check_has_model(self) -> None:
+        """Refuse rows where only bare predictions were calibrated, so that no model is there."""
+        check_is_fitted(self)
+        if not hasattr(self, "estimator_"):
+            raise MethodError(
+                f"this {type(self).__name__} was calibrated from bare predictions and has no model; "
+                "use predict_interval_pred, or fit or calibrate it with a model"
+            )
+
+    def _side_scores(self, side: int) -> FloatArray:
+        """Fresh (n,) calibration scores of a side: 0 both, -1 below, 1 above. May be overwritten."""
+        raise NotImplementedError
+
+    def _threshold(self, level: Fraction, side: int = 0) -> float:
+        """Conformal quantile of a side's scores: selected once, so that rows may come one at a time."""
+        known = self.thresholds_.get((side, level))
+        if known is None:
+            scores = self._side_scores(side)
+            known = conformal_quantile(scores, level, what="interval", overwrite=True, stacklevel=6)
+            if np.isfinite(known):
+                self.thresholds_[side, level] = known
+        return float(known)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -75,7 +105,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def n_features_in_(self) -> int:
         """Number of features seen in fit, where the underlying model knows it."""
-        check_is_fitted(self)
+        self._check_has_model()
         return int(self.estimator_.n_features_in_)
 
 
@@ -123,8 +153,9 @@ class SplitIntervalRegressor(IntervalRegressor):
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = check_target(y_calib, name="y_calib")
-        self._train(X, y)
-        self._calibrate(X_calib, y_calib)
+        with all_or_nothing(self):
+            self._train(X, y)
+            self._calibrate(X_calib, y_calib)
         return self
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -141,10 +172,16 @@ class SplitIntervalRegressor(IntervalRegressor):
         check_consistent_length(X, y)
         y = check_target(y)
         parse_levels(self.alpha)
-        if not hasattr(self, "estimator_"):
-            self._use_fitted()
-        self._calibrate(X, y)
+        with all_or_nothing(self):
+            if not hasattr(self, "estimator_"):
+                self._use_fitted()
+            self._calibrate(X, y)
         return self
+
+
+def stack_levels(intervals: Sequence[FloatArray]) -> FloatArray:
+    """(L, n, 2) of L intervals (n, 2); a single level is not copied."""
+    return intervals[0][None] if len(intervals) == 1 else np.stack(intervals)
 
 
 def training_target(X: Any, y: Any) -> FloatArray:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
+from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.interval_base import SplitIntervalRegressor
 from assay.core.checks import FloatArray, check_target, check_vector
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
-from assay.core.quantiles import conformal_quantile
 
 
 class SplitConformalRegressor(SplitIntervalRegressor):
@@ -67,10 +68,17 @@ class SplitConformalRegressor(SplitIntervalRegressor):
         self.estimator_ = model.fit(X, y)
 
     def _calibrate(self, X: Any, y: FloatArray) -> None:
-        self.scores_ = y - predict_values(self.estimator_, X)
+        self._set_scores(y - predict_values(self.estimator_, X))
 
-    def _interval(self, X: Any, level: Fraction) -> FloatArray:
-        return self._around(predict_values(self.estimator_, X), level)
+    def _set_scores(self, residuals: FloatArray) -> None:
+        self.scores_ = residuals
+        self.thresholds_ = {}
+
+    def _side_scores(self, side: int) -> FloatArray:
+        return np.abs(self.scores_) if side == 0 else self.scores_ * side
+
+    def _intervals(self, X: Any, levels: Sequence[Fraction]) -> FloatArray:
+        return self._around(predict_values(self.estimator_, X), levels)
 
     def calibrate_pred(self, y_pred: Any, y: Any) -> Self:
         """Calibrate from bare predictions; no model is needed.
@@ -80,23 +88,24 @@ class SplitConformalRegressor(SplitIntervalRegressor):
         y_pred, y : (n,) numbers, predictions and targets of the calibration rows
         """
         y = check_target(y)
-        self.scores_ = y - check_vector(y_pred, "y_pred", length=len(y))
+        self._set_scores(y - check_vector(y_pred, "y_pred", length=len(y)))
         return self
 
     def predict_interval_pred(self, y_pred: Any, alpha: Any = None) -> FloatArray:
         """(n, 2) intervals around bare predictions; (L, n, 2) for a sequence of levels."""
+        check_is_fitted(self)
         prediction = check_vector(y_pred, "y_pred")
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
-        out = np.stack([self._around(prediction, level) for level in levels])
+        out = self._around(prediction, levels)
         return out[0] if is_scalar else out
 
-    def _around(self, prediction: FloatArray, level: Fraction) -> FloatArray:
-        out = np.empty((len(prediction), 2))
-        if self.symmetric:
-            upper = lower = conformal_quantile(np.abs(self.scores_), level, what="interval")
-        else:
-            upper = conformal_quantile(self.scores_, level / 2, what="interval")
-            lower = conformal_quantile(-self.scores_, level / 2, what="interval")
-        np.subtract(prediction, lower, out=out[:, 0])
-        np.add(prediction, upper, out=out[:, 1])
+    def _around(self, prediction: FloatArray, levels: Sequence[Fraction]) -> FloatArray:
+        out = np.empty((len(levels), len(prediction), 2))
+        for ends, level in zip(out, levels, strict=True):
+            if self.symmetric:
+                lower = upper = self._threshold(level)
+            else:
+                lower, upper = self._threshold(level / 2, -1), self._threshold(level / 2, 1)
+            np.subtract(prediction, lower, out=ends[:, 0])
+            np.add(prediction, upper, out=ends[:, 1])
         return out

@@ -54,6 +54,8 @@ class Card:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Mapping[str, Any], ...] = ()
     exceptions: Mapping[str, str] = field(default_factory=dict)
+    #: constructor arguments that make the method cheap enough for the conformance suite
+    testing: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
 
     @property

@@ -77,6 +77,9 @@ def refuse_nan(array: NDArray[Any], name: str) -> None:
 
 def refuse_infinite(array: NDArray[Any], name: str) -> None:
     """Raise a DataError that names the first row with an infinite value and how many rows have one."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):
+            return
     bad = np.isinf(array)
     if array.ndim > 1:
         bad = bad.any(axis=tuple(range(1, array.ndim)))

@@ -25,6 +25,7 @@ def conformal_quantile(
     test_weight: float = 1.0,
     *,
     what: str = "set",
+    overwrite: bool = False,
     stacklevel: int = 3,
 ) -> Any:
     """Threshold of split conformal prediction: the k-th smallest of n scores.
@@ -42,6 +43,8 @@ def conformal_quantile(
         Weight of the test point, used only with ``weights``.
     what : str
         Word for the warning ("interval", "set").
+    overwrite : bool
+        True selects within ``scores`` itself, which is left in another order: no copy.
 
     Returns
     -------
@@ -64,7 +67,8 @@ def conformal_quantile(
     out = np.full(len(levels), np.inf)
     inside = sorted({rank for rank in ranks if 1 <= rank <= n})
     if inside:
-        part = np.partition(values, [rank - 1 for rank in inside])
+        part = values if overwrite else values.copy()
+        part.partition([rank - 1 for rank in inside])
     for i, rank in enumerate(ranks):
         if rank <= n:
             # rank 0 cannot happen: alpha < 1 gives k >= 1

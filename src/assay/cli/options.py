@@ -1,0 +1,68 @@
+"""Option values that several commands read: the store, sizes, lists."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import click
+
+from assay.core.errors import DataError
+
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Bytes, as people write them: 800M, 2G, 1.5GiB; units are powers of 1024."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", value.strip().lower())
+    found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if found <= 0:
+        raise click.BadParameter(f"{value!r} is not a size; write it as 800M or 2G")
+    return found
+
+
+def names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names separated by commas."""
+    if value is None:
+        return None
+    found = tuple(name.strip() for name in value.split(","))
+    if not all(found):
+        raise click.BadParameter(f"{value!r} has an empty name in it")
+    return found
+
+
+store_option = click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where results are kept. Default: $ASSAY_STORE, else runs.db in the user's data folder.",
+)
+
+
+def store_path(given: Path | None) -> Path:
+    """The file of the store: the one given, or the user's own."""
+    from assay.engine.store import default_store_path
+
+    return given if given is not None else default_store_path()
+
+
+def existing_store(given: Path | None) -> Path:
+    """The store's path, refused where nothing has been kept yet."""
+    path = store_path(given)
+    if not path.exists():
+        raise DataError(f"there is no store at {path}; `assay compare` makes one, --store names another")
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output file that could not be written, before hours of work and not after."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise DataError(f"cannot write {path}: the folder {folder} is not there")
+    if path.is_dir():
+        raise DataError(f"cannot write {path}: it is a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise DataError(f"cannot write {path}: no permission")

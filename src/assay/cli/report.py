@@ -1,0 +1,46 @@
+"""``assay report``: the answer and the page of a run that is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from assay.cli.compare import default_report, finish
+from assay.cli.options import check_writable, existing_store, store_option
+
+
+@click.command()
+@click.argument("run")
+@store_option
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The HTML page.  [default: assay-report-RUN.html]",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write all results as JSON.",
+)
+def report(run: str, store: Path | None, page: Path | None, json_file: Path | None) -> int:
+    """Show the answer of a kept run again and write its page; nothing is run.
+
+    RUN is an id of `assay runs`, the beginning of one, or last.
+    """
+    path = existing_store(store)
+    for file in (page, json_file):
+        if file is not None:
+            check_writable(file)
+
+    from assay.engine.comparison import Comparison
+    from assay.engine.store import Store
+
+    with Store(path) as kept:
+        info, results = kept.run(run)
+    page = page or default_report(info.id)
+    return finish(Comparison(info, results), store=path, report=page, json_file=json_file)

@@ -1,0 +1,1 @@
+"""``assay verify``: the claims of papers, re-run."""

@@ -1,0 +1,70 @@
+"""Which task a table asks for, and why."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from assay.core.errors import DataError, TaskError
+from assay.data.columns import kind_of
+from assay.data.table import Table
+from assay.tasks import get_task
+
+#: whole numbers with at most this many distinct values are taken as classes
+MAX_NUMBER_CLASSES = 20
+#: text with fewer rows a distinct value than this is no class label
+MIN_ROWS_PER_LABEL = 2
+
+
+def choose_task(table: Table, requested: str = "auto", alpha: Fraction | None = None) -> tuple[str, str]:
+    """(name of the task, one sentence that says why).
+
+    Text, categories and true/false are classes; so are whole numbers with at most
+    ``MAX_NUMBER_CLASSES`` distinct values, and numbers with two. Other numbers ask for intervals.
+    With ``alpha`` the table is also checked for that task.
+
+    Raises
+    ------
+    DataError
+        The target is constant.
+    TaskError
+        The target is dates, or text that differs in nearly every row; or ``requested`` is no task.
+    """
+    if requested == "auto":
+        name, reason = _decide(table)
+    else:
+        name, reason = get_task(requested).name, "asked for"
+    if alpha is not None:
+        get_task(name).check(table, alpha)
+    return name, f"{name}: {reason}"
+
+
+def _decide(table: Table) -> tuple[str, str]:
+    y, target, n = table.y, table.target, len(table)
+    kind = kind_of(y)
+    distinct = int(y.nunique())
+    if distinct == 1:
+        raise DataError(
+            f"the target {target!r} is constant: {y.iloc[0]} in all {n:,} rows; nothing to predict"
+        )
+    values = f"{distinct:,} distinct values"
+    if kind == "date":
+        raise TaskError(
+            f"the target {target!r} is dates; make it a number (days since a start) or a class first"
+        )
+    if kind == "bool":
+        return "label-set", f"{target} is true or false"
+    if kind != "number":
+        if distinct * MIN_ROWS_PER_LABEL > n and distinct > MAX_NUMBER_CLASSES:
+            raise TaskError(
+                f"the target {target!r} is text with {values} in {n:,} rows, too many for classes "
+                "and no numbers; is it the right column?"
+            )
+        return "label-set", f"{target} is {'a category' if kind == 'category' else 'text'} with {values}"
+    numbers = y.to_numpy(dtype=np.float64)
+    whole = bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
+    if distinct <= 2 or (whole and distinct <= MAX_NUMBER_CLASSES):
+        what = "whole numbers" if whole else "numeric"
+        return "label-set", f"{target} is {what} with only {values} (--task interval takes it as a number)"
+    return "interval", f"{target} is numeric with {values}"

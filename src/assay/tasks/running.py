@@ -1,0 +1,73 @@
+"""Fitting a method on a split by what it offers, and timing its predictions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from fractions import Fraction
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import MethodError
+from assay.tasks.base import Split
+
+
+def takes(function: Any, name: str) -> bool:
+    """Whether the function names that parameter."""
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def lacks(method: Any, predict: str) -> str | None:
+    """Which of ``fit(X, y)`` and the named prediction a class or object has not; None if it has both."""
+    named = method.__name__ if inspect.isclass(method) else type(method).__name__
+    for attribute, call in (("fit", "fit(X, y)"), (predict, f"{predict}(X)")):
+        if not callable(getattr(method, attribute, None)):
+            return f"{named} has no {call}"
+    return None
+
+
+def calibrates(method: Any) -> bool:
+    """Whether the method keeps calibration rows apart from its training rows."""
+    return takes(method.fit, "X_calib") or callable(getattr(method, "calibrate", None))
+
+
+def fit(method: Any, split: Split) -> float:
+    """Fit, and calibrate, the method on the split; the seconds it took."""
+    start = perf_counter()
+    if takes(method.fit, "X_calib"):
+        method.fit(split.X_train, split.y_train, X_calib=split.X_calib, y_calib=split.y_calib)
+    elif callable(getattr(method, "calibrate", None)):
+        method.fit(split.X_train, split.y_train)
+        method.calibrate(split.X_calib, split.y_calib)
+    else:
+        X = np.concatenate([split.X_train, split.X_calib])
+        method.fit(X, np.concatenate([split.y_train, split.y_calib]))
+    return perf_counter() - start
+
+
+def has_alpha(method: Any) -> bool:
+    """Whether alpha is an argument of the constructor, and so was set by the comparison."""
+    return takes(type(method).__init__, "alpha")
+
+
+def predict(method: Any, name: str, split: Split, alpha: Fraction) -> tuple[Any, float, tuple[str, ...]]:
+    """(what ``method.name`` says of the test rows, seconds, notices)."""
+    call: Callable[..., Any] = getattr(method, name)
+    options: dict[str, Any] = {}
+    notices: tuple[str, ...] = ()
+    if not has_alpha(method):
+        if takes(call, "alpha"):
+            options["alpha"] = float(alpha)
+        else:
+            notices = (f"takes no alpha, neither its constructor nor {name}: it ran at its own level",)
+    start = perf_counter()
+    answer = call(split.X_test, **options)
+    seconds = perf_counter() - start
+    if answer is None:
+        raise MethodError(f"{name} returned nothing; {len(split.X_test)} rows were asked for")
+    return answer, seconds, notices

@@ -1,0 +1,287 @@
+"""The interval contract, from a model and from bare predictions, and the checks of its own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from assay.testing.common_laws import refused_with
+from assay.testing.laws import LawBroken, NotApplicable, law, require
+from assay.testing.subject import N_CALIB, N_TRAIN, Contract, Subject, require_close
+
+# an end of an interval is f(x) + (y - f(x)), which is y up to a rounding or two
+_ROUNDING = 1e-9
+
+
+class Intervals(Contract):
+    """``fit``, perhaps ``calibrate``, ``predict_interval``."""
+
+    task = "interval"
+    predict = "predict_interval"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.has("fit", self.predict) and not subject.has("update")
+
+    def rows(self, n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        rng = np.random.default_rng(seed)
+        X = np.round(rng.normal(size=(n, 3)) * 64) / 64
+        noise = (0.5 + np.abs(X[:, 2])) * rng.normal(size=n)
+        return X, np.round((2 * X[:, 0] - X[:, 1] + noise) * 1024) / 1024
+
+    def covers(self, method: Any, X: Any, y: Any) -> NDArray[np.bool_]:
+        if self.form == "" and hasattr(method, "predict_region"):
+            return np.asarray(method.predict_region(X).contains(y), dtype=bool)
+        ends = self.ask(method, X)
+        slack = _ROUNDING * (1 + np.abs(y))
+        return np.asarray((ends[:, 0] - slack <= y) & (y <= ends[:, 1] + slack))
+
+    def unbounded(self, answer: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.asarray((answer[..., 0] == -np.inf) & (answer[..., 1] == np.inf))
+
+    def require_same(self, got: Any, expected: Any, what: str) -> None:
+        require_close(got, expected, what)
+
+
+class BareIntervals(Intervals):
+    """``calibrate_pred(y_pred, y)`` and ``predict_interval_pred(y_pred)``."""
+
+    form = "bare"
+    calibrate = "calibrate_pred"
+    predict = "predict_interval_pred"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.has(self.calibrate, self.predict)
+
+    def rows(self, n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        X, y = super().rows(n, seed)
+        return 2 * X[:, 0] - X[:, 1], y
+
+
+CONTRACTS = (Intervals(), BareIntervals())
+
+
+@law("alpha")
+def levels_nest(contract: Intervals, subject: Subject) -> None:
+    """The interval at a smaller alpha contains that at a larger one."""
+    X, (Xc, yc) = contract.questions(), contract.rows(N_CALIB, seed=1)
+    answers = [contract.ask(contract.calibrated(subject, Xc, yc, alpha), X) for alpha in (0.05, 0.1, 0.3)]
+    for wide, narrow in pairwise(answers):
+        empty = narrow[:, 0] > narrow[:, 1]
+        inside = (wide[:, 0] <= narrow[:, 0] + _ROUNDING) & (narrow[:, 1] <= wide[:, 1] + _ROUNDING)
+        bad = ~(inside | empty)
+        require(
+            not bad.any(), f"{int(bad.sum())} of {len(X)} intervals do not contain that at a larger alpha"
+        )
+
+
+@law("types")
+def float64_ends(contract: Intervals, subject: Subject) -> None:
+    """The answer is a float64 array."""
+    answer = getattr(contract.ready(subject), contract.predict)(contract.questions())
+    require(isinstance(answer, np.ndarray), f"predicted a {type(answer).__name__}, expected a numpy array")
+    require(answer.dtype == np.float64, f"predicted {answer.dtype}, expected float64")
+
+
+@law("types")
+def tables_lists_and_layouts(contract: Intervals, subject: Subject) -> None:
+    """What is asked may be a list, float32, a table, in Fortran order, strided or read-only."""
+    X = contract.questions()
+    method = contract.ready(subject)
+    expected = contract.ask(method, X)
+    for name, variant in variants(X).items():
+        contract.require_same(contract.ask(method, variant), expected, f"asked with {name}")
+
+
+@law("types")
+def targets_of_every_kind(contract: Intervals, subject: Subject) -> None:
+    """Calibration targets may be a list, a Series, float32, an (n, 1) column, a tensor, read-only."""
+    X, y = contract.rows(N_CALIB, seed=1)
+    asked = contract.questions()
+    expected = contract.ask(contract.calibrated(subject, X, y), asked)
+    targets: dict[str, Any] = {
+        "a list": y.tolist(),
+        "a Series": pd.Series(y, index=np.arange(len(y))[::-1] + 7),
+        "float32": y.astype(np.float32),
+        "an (n, 1) column": y[:, None],
+        "a read-only array": read_only(y),
+    }
+    if (tensor := as_tensor(y)) is not None:
+        targets["a tensor"] = tensor
+    for name, target in targets.items():
+        got = contract.ask(contract.calibrated(subject, X, target), asked)
+        contract.require_same(got, expected, f"targets given as {name}")
+
+
+@law("types")
+def whole_numbers(contract: Intervals, subject: Subject) -> None:
+    """Integers mean the same numbers as floats."""
+    X, y = contract.rows(N_CALIB, seed=1)
+    X, y = np.round(X * 4), np.round(y * 8)
+    asked = np.round(contract.questions() * 4)
+    expected = contract.ask(contract.calibrated(subject, X, y), asked)
+    got = contract.ask(contract.calibrated(subject, X.astype(int), y.astype(int)), asked.astype(int))
+    contract.require_same(got, expected, "integers")
+
+
+@law("types")
+def far_from_zero(contract: Intervals, subject: Subject) -> None:
+    """Predictions and targets moved by 1e9 move the interval by 1e9: residuals are formed in float64."""
+    asked = contract.questions()
+    X, y = contract.rows(N_CALIB, seed=1)
+    if contract.form == "bare":
+        expected = contract.ask(contract.calibrated(subject, X, y), asked)
+        got = contract.ask(contract.calibrated(subject, X + 1e9, y + 1e9), asked + 1e9) - 1e9
+        require_close(got, expected, "moved by 1e9", rtol=1e-5)
+        return
+    Xt, yt = contract.rows(N_TRAIN, seed=0)
+    big = 1e6 * yt + 1e8
+    answer = np.asarray(subject.make(alpha=0.1).fit(Xt, big).predict_interval(Xt))
+    inside = np.mean((answer[:, 0] <= big) & (big <= answer[:, 1]))
+    require(np.isfinite(answer).all(), "targets around 1e8 give infinite or missing ends")
+    require(
+        inside > 0.5,
+        f"targets around 1e8: {inside:.0%} of the rows of fit lie in their interval at alpha 0.1",
+    )
+
+
+@law("types")
+def half_precision(contract: Intervals, subject: Subject) -> None:
+    """Bare float16 predictions mean the numbers that they hold; (n, 1) means (n,), never (n, n)."""
+    if contract.form != "bare":
+        raise NotApplicable("a model decides itself which precision it takes")
+    X, y = contract.rows(N_CALIB, seed=1)
+    asked = contract.questions()
+    for kind in (np.float16, np.longdouble):
+        expected = contract.ask(
+            contract.calibrated(subject, X.astype(kind).astype(float), y), asked.astype(kind).astype(float)
+        )
+        got = contract.ask(contract.calibrated(subject, X.astype(kind), y), asked.astype(kind))
+        contract.require_same(got, expected, f"{np.dtype(kind)} predictions")
+    expected = contract.ask(contract.calibrated(subject, X, y), asked)
+    for name, xs, ys in (
+        ("predictions", X[:, None], y),
+        ("targets", X, y[:, None]),
+        ("predictions and targets", X[:, None], y[:, None]),
+    ):
+        got = contract.ask(contract.calibrated(subject, xs, ys), asked[:, None])
+        contract.require_same(got, expected, f"(n, 1) {name}")
+
+
+@law("nan-inf")
+def nan_and_infinite_targets(contract: Intervals, subject: Subject) -> None:
+    """Five of 40 targets NaN: refused with 5, 40 and the first row; infinite targets likewise."""
+    X, y = contract.rows(N_CALIB, seed=1)
+    for bad, name in ((np.nan, "NaN"), (np.inf, "infinite")):
+        broken = y.copy()
+        broken[[6, 11, 19, 23, 38]] = bad
+        refused_with(
+            lambda broken=broken: contract.calibrated(subject, X, broken), {"5", "40", "6"}, f"{name} targets"
+        )
+        if contract.trains():
+            refused_with(
+                lambda broken=broken: subject.make().fit(X, broken),
+                {"5", "40", "6"},
+                f"{name} targets in fit",
+            )
+
+
+@law("nan-inf")
+def nan_and_infinite_predictions(contract: Intervals, subject: Subject) -> None:
+    """NaN predictions are refused with count and row; infinite ones give no NaN."""
+    if contract.form != "bare":
+        raise NotApplicable("predictions are not given by hand")
+    X, y = contract.rows(N_CALIB, seed=1)
+    broken = X.copy()
+    broken[[6, 11, 19, 23, 38]] = np.nan
+    refused_with(
+        lambda: contract.calibrated(subject, broken, y), {"5", "40", "6"}, "NaN predictions in calibration"
+    )
+    method = contract.ready(subject)
+    refused_with(lambda: contract.ask(method, broken), {"5", "40", "6"}, "NaN predictions")
+    broken[[6, 11, 19, 23, 38]] = np.inf
+    try:
+        answers = [contract.ask(method, broken), contract.ask(contract.calibrated(subject, broken, y), X)]
+    except ValueError:
+        return
+    for answer in answers:
+        require(
+            not np.isnan(answer).any(), f"infinite predictions give {int(np.isnan(answer).sum())} NaN ends"
+        )
+
+
+@law("nan-inf")
+def infinite_with_infinite(contract: Intervals, subject: Subject) -> None:
+    """Too few rows: both ends infinite for every row, none NaN."""
+    X, y = contract.rank_rows(3)
+    answer = contract.ask(contract.calibrated(subject, X, y), contract.questions())
+    require(not np.isnan(answer).any(), f"3 rows at alpha 0.1: {int(np.isnan(answer).sum())} ends are NaN")
+
+
+@law("types")
+def point_prediction_is_a_vector(contract: Intervals, subject: Subject) -> None:
+    """``predict`` gives (n,) finite numbers, row by row the same."""
+    if contract.form == "bare" or not subject.has("predict"):
+        raise NotApplicable("it predicts no point")
+    method, X = contract.ready(subject), contract.questions()
+    whole = np.asarray(method.predict(X))
+    require(whole.shape == (len(X),), f"predict gives shape {whole.shape}, expected {(len(X),)}")
+    require(np.isfinite(whole).all(), "predict gives numbers that are not finite")
+    require_close(
+        np.concatenate([method.predict(X[i : i + 1]) for i in range(len(X))]), whole, "predict row by row"
+    )
+
+
+@law("types")
+def a_column_of_targets_never_broadcasts(contract: Intervals, subject: Subject) -> None:
+    """fit with (n, 1) targets is fit with (n,)."""
+    if not contract.trains():
+        raise NotApplicable("nothing is trained")
+    X, y = contract.rows(N_TRAIN, seed=0)
+    asked = contract.questions()
+    expected = subject.make().fit(X, y).predict_interval(asked)
+    require_close(
+        subject.make().fit(X, y[:, None]).predict_interval(asked), expected, "fit with (n, 1) targets"
+    )
+
+
+def variants(X: NDArray[Any]) -> dict[str, Any]:
+    """The same numbers in other clothes."""
+    clothes: dict[str, Any] = {
+        "a list": X.tolist(),
+        "float32": X.astype(np.float32),
+        "a strided view": np.repeat(X, 2, axis=0)[::2],
+        "a read-only array": read_only(X),
+    }
+    if X.ndim == 2:
+        clothes["Fortran order"] = np.asfortranarray(X)
+        clothes["a table"] = pd.DataFrame(
+            X, columns=[f"x{i}" for i in range(X.shape[1])], index=range(7, 7 + len(X))
+        )
+    else:
+        clothes["a Series"] = pd.Series(X, index=range(7, 7 + len(X)))
+        if (tensor := as_tensor(X)) is not None:
+            clothes["a tensor"] = tensor
+    return clothes
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy that raises when written to."""
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def as_tensor(array: NDArray[Any]) -> Any:
+    """A torch tensor that asks for gradients, None where torch is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch.tensor(array, requires_grad=array.dtype.kind == "f")
+
+
+__all__ = ["CONTRACTS", "BareIntervals", "Intervals", "LawBroken", "as_tensor", "read_only", "variants"]

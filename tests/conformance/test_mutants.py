@@ -1,0 +1,66 @@
+"""Every check can fail: a method that breaks one law is caught by that law, and by no other."""
+
+import pytest
+import toys
+
+from assay.testing import LAWS, check_method
+
+HONEST = [toys.Interval, toys.Labels, toys.LabelsByClass, toys.ThirdParty]
+
+MUTANTS = {
+    toys.RankTooHigh: "exact-rank",
+    toys.RankTooLow: "exact-rank",
+    toys.InterpolatedQuantile: "exact-rank",
+    toys.RankOfN: "exact-rank",
+    toys.FloatRank: "exact-rank",
+    toys.LabelRankTooHigh: "exact-rank",
+    toys.SingleRowsAreNarrow: "batching",
+    toys.AskingUsesUp: "batching",
+    toys.LastRowCounts: "order",
+    toys.ColumnsKeepTheirPlace: "order",
+    toys.Broadcasts: "types",
+    toys.SinglePrecision: "types",
+    toys.LabelsFromZeroOnly: "labels",
+    toys.UnknownLabelIsFirst: "labels",
+    toys.AcceptsAnySum: "labels",
+    toys.SwallowsNaN: "nan-inf",
+    toys.NaNFallsOut: "nan-inf",
+    toys.SwallowsNaNProbabilities: "nan-inf",
+    toys.AlphaIsClipped: "alpha",
+    toys.LevelsDoNotNest: "alpha",
+    toys.UnseenClassIsNothing: "unseen-groups",
+    toys.UnseenClassWithoutWarning: "unseen-groups",
+    toys.OtherRule: "one-rule",
+    toys.CumulativeSets: "one-rule",
+    toys.OneLabelMore: "one-rule",
+    toys.StrictlyLess: "one-rule",
+    toys.SeedsTheWorld: "nothing-global",
+    toys.SilencesWarnings: "nothing-global",
+    toys.Prints: "nothing-global",
+    toys.WritesToInput: "nothing-global",
+    toys.RefitsTheUsersModel: "nothing-global",
+    toys.LeavesEvalMode: "nothing-global",
+    toys.SharedState: "object-life",
+    toys.HalfFitted: "object-life",
+    toys.NeverRefitted: "object-life",
+    toys.EveryPair: "memory",
+    toys.QuietlyInfinite: "error-numbers",
+    toys.WordsWithoutNumbers: "error-numbers",
+}
+
+
+@pytest.mark.parametrize("toy", HONEST, ids=lambda toy: toy.__name__)
+def test_honest_methods_pass(toy):
+    results = check_method(toy)
+    assert {result.status for result in results} <= {"passed", "skipped"}
+    assert sum(result.status == "passed" for result in results) > 20
+
+
+@pytest.mark.parametrize(("toy", "law"), MUTANTS.items(), ids=[toy.__name__ for toy in MUTANTS])
+def test_mutant_is_caught_by_the_law_it_breaks(toy, law):
+    failed = {result.law for result in check_method(toy, on_fail="report") if result.status == "failed"}
+    assert failed == {law}
+
+
+def test_every_law_has_a_mutant():
+    assert {*MUTANTS.values()} == {*LAWS}

@@ -1,0 +1,578 @@
+"""Small honest methods, and copies of them that each break one law."""
+
+import math
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from assay.core.checks import check_target, check_vector, row_count, to_numpy
+from assay.core.errors import DataError, InfiniteSetWarning
+from assay.core.levels import parse_alpha, parse_levels
+from assay.core.models import predict_values
+from assay.core.quantiles import conformal_quantile
+
+
+class Toy(BaseEstimator):
+    """What the honest methods share: one threshold, several levels."""
+
+    def _quantile(self, level):
+        return conformal_quantile(self.scores_, level)
+
+    def _stack(self, alpha, answer, n, width, dtype):
+        levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
+        out = np.empty((len(levels), n, width), dtype)
+        for i, level in enumerate(levels):
+            out[i] = answer(level)
+        return out[0] if is_scalar else out
+
+
+class Interval(Toy):
+    """Split conformal around least squares."""
+
+    def __init__(self, estimator=None, alpha=0.1):
+        self.estimator = estimator
+        self.alpha = alpha
+
+    def fit(self, X, y):
+        check_consistent_length(X, y)
+        y = check_target(y)
+        parse_levels(self.alpha)
+        half = len(y) // 2
+        X = to_numpy(X)
+        model = LinearRegression() if self.estimator is None else self.estimator
+        estimator = LinearRegression(**model.get_params()).fit(X[:half], y[:half])
+        scores = np.abs(y[half:] - predict_values(estimator, X[half:]))
+        self.estimator_, self.scores_ = estimator, scores
+        return self
+
+    def calibrate(self, X, y):
+        check_consistent_length(X, y)
+        parse_levels(self.alpha)
+        y = check_target(y)
+        estimator = getattr(self, "estimator_", self.estimator)
+        scores = np.abs(y - self._values(estimator, X))
+        self.estimator_, self.scores_ = estimator, scores
+        return self
+
+    def _values(self, estimator, X):
+        return predict_values(estimator, X)
+
+    def predict(self, X):
+        check_is_fitted(self)
+        return self._values(self.estimator_, X)
+
+    def predict_interval(self, X, alpha=None):
+        return self._around(self.predict(X), alpha)
+
+    def calibrate_pred(self, y_pred, y):
+        parse_levels(self.alpha)
+        y = check_target(y)
+        self.scores_ = np.abs(y - check_vector(y_pred, "y_pred", length=len(y)))
+        return self
+
+    def predict_interval_pred(self, y_pred, alpha=None):
+        check_is_fitted(self, "scores_")
+        return self._around(check_vector(y_pred, "y_pred"), alpha)
+
+    def _around(self, centre, alpha):
+        def at(level):
+            q = self._quantile(level)
+            return np.column_stack([centre - q, centre + q])
+
+        return self._stack(alpha, at, len(centre), 2, float)
+
+
+class RankTooHigh(Interval):
+    def _quantile(self, level):
+        n = len(self.scores_)
+        k = math.ceil((1 - level) * (n + 1)) + 1
+        if k > n:
+            return conformal_quantile(self.scores_, level) if k > n + 1 else np.max(self.scores_)
+        return np.sort(self.scores_)[k - 1]
+
+
+class RankTooLow(Interval):
+    def _quantile(self, level):
+        n = len(self.scores_)
+        k = math.ceil((1 - level) * (n + 1)) - 1
+        if k >= n:
+            return conformal_quantile(self.scores_, level)
+        return np.sort(self.scores_)[max(k, 1) - 1]
+
+
+class InterpolatedQuantile(Interval):
+    def _quantile(self, level):
+        exact = conformal_quantile(self.scores_, level)
+        return np.quantile(self.scores_, 1 - float(level)) if np.isfinite(exact) else exact
+
+
+class RankOfN(Interval):
+    """ceil((1 - alpha) n) instead of n + 1."""
+
+    def _quantile(self, level):
+        n = len(self.scores_)
+        exact = conformal_quantile(self.scores_, level)
+        return np.sort(self.scores_)[math.ceil((1 - level) * n) - 1] if np.isfinite(exact) else exact
+
+
+class FloatRank(Interval):
+    """ceil of a float product: n = 9, alpha = .7 gives rank 4."""
+
+    def _quantile(self, level):
+        n = len(self.scores_)
+        k = math.ceil((1 - float(level)) * (n + 1))
+        return np.sort(self.scores_)[k - 1] if k <= n else conformal_quantile(self.scores_, level)
+
+
+class SingleRowsAreNarrow(Interval):
+    """The answer depends on how many rows come together."""
+
+    def _around(self, centre, alpha):
+        out = super()._around(centre, alpha)
+        if out.shape[-2] == 1 and np.isfinite(out).all():
+            out = 0.9 * out + 0.1 * out.mean(axis=-1, keepdims=True)
+        return out
+
+
+class AskingUsesUp(Interval):
+    """A question leaves a trace in the answer to the next."""
+
+    def _around(self, centre, alpha):
+        shift = 1e-3 if getattr(self, "asked_", False) else 0
+        if len(centre) == 3:
+            self.asked_ = True
+        return super()._around(centre, alpha) + shift
+
+
+class LastRowCounts(Interval):
+    """Calibration by the last rows only, where there are many."""
+
+    def calibrate(self, X, y):
+        super().calibrate(X, y)
+        self._keep_last(check_target(y))
+        return self
+
+    def calibrate_pred(self, y_pred, y):
+        super().calibrate_pred(y_pred, y)
+        self._keep_last(check_target(y))
+        return self
+
+    def _keep_last(self, y):
+        if len(y) == 40:
+            self.scores_ = self.scores_ * (1 + 0.001 * (y[-1] - np.floor(y[-1])))
+
+
+class Broadcasts(Interval):
+    """(n, 1) predictions against (n,) targets give (n, n) residuals."""
+
+    def calibrate_pred(self, y_pred, y):
+        parse_levels(self.alpha)
+        y = check_target(y)
+        raw = to_numpy(y_pred).astype(float)
+        check_vector(y_pred, "y_pred", length=len(y))
+        self.scores_ = np.abs(raw - y).reshape(-1)[: max(len(y), raw.ndim * len(y) - len(y))]
+        return self
+
+
+class SinglePrecision(Interval):
+    """Residuals in float32."""
+
+    def calibrate_pred(self, y_pred, y):
+        super().calibrate_pred(y_pred, y)
+        f, y = check_vector(y_pred, "y_pred"), check_target(y)
+        self.scores_ = np.abs(y.astype(np.float32) - f.astype(np.float32)).astype(float)
+        return self
+
+
+class SwallowsNaN(Interval):
+    def calibrate_pred(self, y_pred, y):
+        parse_levels(self.alpha)
+        y_pred = np.nan_to_num(to_numpy(y_pred).astype(float))
+        return super().calibrate_pred(y_pred, y)
+
+
+class NaNFallsOut(Interval):
+    """NaN targets are dropped without a word."""
+
+    def calibrate(self, X, y):
+        y = to_numpy(y).astype(float).reshape(-1)
+        check_consistent_length(X, y)
+        known = ~np.isnan(y)
+        return super().calibrate(to_numpy(X)[known], y[known])
+
+
+class AlphaIsClipped(Interval):
+    def _stack(self, alpha, answer, n, width, dtype):
+        if isinstance(alpha, float) and alpha > 1:
+            alpha = 0.5
+        return super()._stack(alpha, answer, n, width, dtype)
+
+
+class LevelsDoNotNest(Interval):
+    def _quantile(self, level):
+        wide = super()._quantile(level)
+        return wide * 0.1 if level == Fraction(1, 20) and len(self.scores_) == 40 else wide
+
+
+class SeedsTheWorld(Interval):
+    def predict(self, X):
+        np.random.seed(0)  # noqa: NPY002
+        return super().predict(X)
+
+
+class SilencesWarnings(Interval):
+    def fit(self, X, y):
+        warnings.filterwarnings("ignore", message="never mind this one")
+        return super().fit(X, y)
+
+
+class Prints(Interval):
+    def fit(self, X, y):
+        print("fitting")
+        return super().fit(X, y)
+
+
+class WritesToInput(Interval):
+    def predict_interval_pred(self, y_pred, alpha=None):
+        answer = super().predict_interval_pred(y_pred, alpha)
+        if isinstance(y_pred, np.ndarray) and y_pred.dtype == float and y_pred.flags.writeable:
+            y_pred[:1] = np.nextafter(y_pred[:1], np.inf)
+        return answer
+
+
+class RefitsTheUsersModel(Interval):
+    """Trains the given estimator itself instead of a clone."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        if self.estimator is not None:
+            self.estimator.fit(to_numpy(X), check_target(y))
+        return self
+
+
+class LeavesEvalMode(Interval):
+    """Switches the user's torch module to evaluation and never back."""
+
+    def _values(self, estimator, X):
+        if isinstance(estimator, torch.nn.Module):
+            estimator.eval()
+        return super()._values(estimator, X)
+
+
+class SharedState(Interval):
+    """Scores live on the class: all clones share them."""
+
+    shelf: dict = {}  # noqa: RUF012
+
+    @property
+    def scores_(self):
+        if "scores" not in self.shelf or "done" not in self.__dict__:
+            raise AttributeError("scores_")
+        return self.shelf["scores"]
+
+    @scores_.setter
+    def scores_(self, value):
+        self.__dict__["done"] = True
+        self.shelf["scores"] = value
+
+    def __sklearn_is_fitted__(self):
+        return "done" in self.__dict__
+
+
+class HalfFitted(Interval):
+    def calibrate(self, X, y):
+        self.scores_ = np.zeros(3)
+        return super().calibrate(X, y)
+
+
+class NeverRefitted(Interval):
+    """A second fit keeps the first one's model."""
+
+    def fit(self, X, y):
+        if hasattr(self, "estimator_"):
+            check_consistent_length(X, y)
+            return self
+        return super().fit(X, y)
+
+
+class EveryPair(Interval):
+    """Compares every row with every score at once."""
+
+    def _around(self, centre, alpha):
+        pairs = np.abs(centre[:, None] - self.scores_[None, :]) if len(centre) > 1000 else np.zeros(1)
+        return super()._around(centre, alpha) + 0 * pairs.reshape(-1)[0]
+
+
+class QuietlyInfinite(Interval):
+    """Infinite without a warning."""
+
+    def _quantile(self, level):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InfiniteSetWarning)
+            return super()._quantile(level)
+
+
+class WordsWithoutNumbers(Interval):
+    def calibrate(self, X, y):
+        if row_count(X) != row_count(y):
+            raise DataError("X and y do not fit together")
+        return super().calibrate(X, y)
+
+    def calibrate_pred(self, y_pred, y):
+        if row_count(y_pred) != row_count(y):
+            raise DataError("y_pred and y do not fit together")
+        return super().calibrate_pred(y_pred, y)
+
+
+class OtherRule(Interval):
+    """Scores are residuals, sets are scaled by the size of the prediction."""
+
+    def _around(self, centre, alpha):
+        out = super()._around(centre, alpha)
+        if out.shape[-2] == 19:
+            with np.errstate(invalid="ignore"):
+                out = centre[:, None] + (out - centre[:, None]) * (0.5 + 0.3 * np.abs(centre[:, None]))
+        return out
+
+
+class Labels(Toy):
+    """Split conformal label sets: score 1 - p."""
+
+    per_class = False
+
+    def __init__(self, alpha=0.1):
+        self.alpha = alpha
+
+    def fit(self, X, y):
+        y = self._labels(X, y)
+        parse_levels(self.alpha)
+        half = len(y) // 2
+        X = to_numpy(X)
+        model = LogisticRegression().fit(X[:half], y[:half])
+        self._calibrate(model.predict_proba(X[half:]), y[half:], model.classes_)
+        self.model_ = model
+        return self
+
+    def calibrate(self, X, y):
+        y = self._labels(X, y)
+        parse_levels(self.alpha)
+        self._calibrate(self.model_.predict_proba(to_numpy(X)), y, self.model_.classes_)
+        return self
+
+    def predict_set(self, X, alpha=None):
+        check_is_fitted(self)
+        n = row_count(X)
+        P = self.model_.predict_proba(to_numpy(X)) if n else np.empty((0, len(self.classes_)))
+        return self._sets(P, alpha)
+
+    def calibrate_proba(self, proba, y):
+        y = self._labels(proba, y)
+        parse_levels(self.alpha)
+        P = self._proba(proba)
+        seen = np.unique(y)
+        inside = seen.dtype.kind in "iuf" and seen.min() >= 0 and seen.max() < P.shape[1]
+        self._calibrate(P, y, np.arange(P.shape[1]) if inside and seen.dtype.kind != "b" else seen)
+        return self
+
+    def predict_set_proba(self, proba, alpha=None):
+        check_is_fitted(self, "scores_")
+        return self._sets(self._proba(proba), alpha)
+
+    def _labels(self, X, y):
+        y = to_numpy(y)
+        y = y[:, 0] if y.ndim == 2 else y
+        check_consistent_length(X, y)
+        bad = np.array([label is None or label != label for label in y.tolist()])
+        if bad.any():
+            raise DataError(f"y is missing in {bad.sum()} of {len(y)} rows, first at row {int(bad.argmax())}")
+        return y
+
+    def _proba(self, proba):
+        raw = to_numpy(proba)
+        P = raw.astype(float)
+        bad = np.isnan(P).any(axis=1)
+        if bad.any():
+            raise DataError(f"proba is NaN in {bad.sum()} of {len(P)} rows, first at row {int(bad.argmax())}")
+        bad = (np.abs(P.sum(axis=1) - 1) > 1e-2) | (P < 0).any(axis=1)
+        if bad.any():
+            raise DataError(f"{bad.sum()} rows of proba are no probabilities, first row {int(bad.argmax())}")
+        return P
+
+    def _score(self, P):
+        return 1 - P
+
+    def _calibrate(self, P, y, classes):
+        if len(classes) != P.shape[1]:
+            raise DataError(f"{P.shape[1]} columns for the classes {classes.tolist()}")
+        column = {label: i for i, label in enumerate(classes.tolist())}
+        unknown = [label for label in y.tolist() if label not in column]
+        if unknown:
+            raise DataError(f"{len(unknown)} labels are unknown to the model, the first {unknown[0]}")
+        codes = np.array([column[label] for label in y.tolist()], dtype=int)
+        self.scores_ = self._score(P)[np.arange(len(P)), codes]
+        self.codes_, self.classes_ = codes, classes
+
+    def _sets(self, P, alpha):
+        return self._stack(alpha, lambda level: self._members(P, level), len(P), P.shape[1], bool)
+
+    def _members(self, P, level):
+        if not self.per_class:
+            return self._score(P) <= self._quantile(level)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            q = [conformal_quantile(self.scores_[self.codes_ == k], level) for k in range(P.shape[1])]
+        self._warn(q, level)
+        return self._score(P) <= np.asarray(q)
+
+    def _warn(self, q, level):
+        short = int(np.isinf(q).sum())
+        if short:
+            n = int(min(np.bincount(self.codes_, minlength=1)[0], len(self.codes_)))
+            need = math.ceil(1 / level) - 1 if level else "more"
+            warnings.warn(
+                f"{short} classes have too few rows, one of them {n}; at alpha {float(level):g} at least "
+                f"{need} are needed for each",
+                InfiniteSetWarning,
+                stacklevel=2,
+            )
+
+
+class LabelsByClass(Labels):
+    per_class = True
+
+
+class LabelRankTooHigh(Labels):
+    def _quantile(self, level):
+        exact = super()._quantile(level)
+        above = np.sort(self.scores_[self.scores_ > exact])
+        return above[0] if len(above) else exact
+
+
+class CumulativeSets(Labels):
+    """Calibrated by 1 - p, predicted by cumulative probability."""
+
+    def _members(self, P, level):
+        q = self._quantile(level)
+        order = np.argsort(-P, axis=1, kind="stable")
+        total = np.take_along_axis(P, order, axis=1).cumsum(axis=1)
+        out = np.empty(P.shape, bool)
+        np.put_along_axis(out, order, (total <= q) | np.isinf(q), axis=1)
+        if len(P) != 19:
+            return self._score(P) <= q
+        return out
+
+
+class OneLabelMore(Labels):
+    """The set of the rule, and the next label after it."""
+
+    def _members(self, P, level):
+        q = self._quantile(level)
+        inside = self._score(P) <= q
+        if len(P) != 19:
+            return inside
+        order = np.argsort(-P, axis=1, kind="stable")
+        size = np.minimum(inside.sum(axis=1) + 1, P.shape[1])
+        out = np.empty(P.shape, bool)
+        np.put_along_axis(out, order, np.arange(P.shape[1]) < size[:, None], axis=1)
+        return out
+
+
+class StrictlyLess(Labels):
+    """score < q where score <= q is the rule."""
+
+    def _members(self, P, level):
+        q = self._quantile(level)
+        return (self._score(P) < q) if len(P) == 19 and np.isfinite(q) else self._score(P) <= q
+
+
+class UnseenClassIsNothing(LabelsByClass):
+    """A class without calibration rows is never in a set."""
+
+    def _members(self, P, level):
+        out = super()._members(P, level)
+        seen = np.bincount(self.codes_, minlength=P.shape[1]) > 0
+        return out & seen if seen.sum() == 3 else out
+
+
+class UnseenClassWithoutWarning(LabelsByClass):
+    def _warn(self, q, level):
+        if np.bincount(self.codes_, minlength=4)[2] or not (self.codes_ != 0).any():
+            super()._warn(q, level)
+
+
+class AcceptsAnySum(Labels):
+    def _proba(self, proba):
+        P = to_numpy(proba).astype(float)
+        total = P.sum(axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            scaled = np.abs(P) / np.where(total > 0, total, 1)
+        return super()._proba(np.where(np.isnan(P), np.nan, scaled / scaled.sum(axis=1, keepdims=True)))
+
+
+class LabelsFromZeroOnly(Labels):
+    """Text and integers from 1 end in columns of their own."""
+
+    def _calibrate(self, P, y, classes):
+        super()._calibrate(P, y, classes)
+        if classes.tolist() == [1, 2, 3, 4]:
+            self.classes_ = np.arange(4)
+
+
+class UnknownLabelIsFirst(Labels):
+    """A label that the model never saw counts as its first class."""
+
+    def _calibrate(self, P, y, classes):
+        known = set(classes.tolist())
+        y = np.array([label if label in known else classes[0] for label in y.tolist()])
+        super()._calibrate(P, y, classes)
+
+    def calibrate_proba(self, proba, y):
+        y = self._labels(proba, y)
+        odd = y.dtype.kind in "iuf" and len(y) and y.max() == 77
+        return super().calibrate_proba(proba, np.where(y == 77, 0, y) if odd else y)
+
+
+class ColumnsKeepTheirPlace(Labels):
+    """The first column is favoured, wherever its class is."""
+
+    def _score(self, P):
+        scores = 1 - P
+        scores[:, 0] -= 0.05
+        return scores
+
+
+class SwallowsNaNProbabilities(Labels):
+    def _proba(self, proba):
+        P = to_numpy(proba).astype(float)
+        return super()._proba(np.where(np.isnan(P).any(axis=1, keepdims=True), 1 / P.shape[1], P))
+
+
+class ThirdParty:
+    """No scikit-learn class: only the contract."""
+
+    def __init__(self, alpha=0.1):
+        self.alpha = alpha
+
+    def fit(self, X, y):
+        y = check_target(y, length=row_count(X))
+        parse_alpha(self.alpha)
+        self.scores_ = np.abs(y)
+        return self
+
+    calibrate = fit
+
+    def predict_interval(self, X, alpha=None):
+        if not hasattr(self, "scores_"):
+            raise ValueError("not fitted")
+        X = check_target(np.asarray(X, dtype=float).reshape(row_count(X), 3).sum(axis=1))
+        levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
+        out = np.empty((len(levels), len(X), 2))
+        for i, level in enumerate(levels):
+            out[i] = [-1, 1]
+            out[i] *= conformal_quantile(self.scores_, level)
+        return out[0] if is_scalar else out
