@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assay.cli import text
-from assay.engine.report.text import NONE, question
+from assay.engine.report.text import question
+from assay.engine.wording import NONE
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison

@@ -147,7 +147,8 @@ def valid_coverage_quantile(alpha: Any, n_calib: int, n_test: int, probability: 
     else:
         log_mass = choose + special.xlogy(k, 1 - float(level)) + special.xlogy(n_test - k, float(level))
     cumulated = np.cumsum(np.exp(log_mass))
-    return min(int(np.searchsorted(cumulated, probability)), n_test) / n_test
+    # the sum meets a probability such as one half only up to rounding
+    return min(int(np.searchsorted(cumulated, probability - 1e-12)), n_test) / n_test
 
 
 class Summary:

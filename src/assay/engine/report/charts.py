@@ -118,8 +118,9 @@ def scatter(
         shape = "triangle" if math.isinf(p.x) else p.shape
         parts.append(marker(px, py, shape, f"m-{p.kind}", at, 6 if p.kind == "best" else 5))
     nominal = (left, y(target) - 1, right, y(target) + 1)
-    parts += _labels(spots, (left + 2, top + 2, right - 2, bottom - 2), [nominal, *_bar_boxes(spots, x, y)])
-    return Chart(title, description, width, height, "".join(parts))
+    frame = (left + 2, top + 2, right - 2, bottom - 2)
+    labels, note = _labels(spots, frame, [nominal, *_bar_boxes(spots, x, y)])
+    return Chart(title, description, width, height, "".join([*parts, *labels]), note)
 
 
 def _size_scale(points: Sequence[Point], start: float, end: float) -> Scale:
@@ -172,17 +173,21 @@ def _bar_boxes(spots: Sequence[tuple[float, float, Point]], x: Scale, y: Scale) 
     return boxes
 
 
-def _labels(spots: Sequence[tuple[float, float, Point]], frame: Box, avoid: Sequence[Box]) -> list[str]:
-    """Names beside their points; numbers (the rows of the table) where the names do not all fit."""
+def _labels(
+    spots: Sequence[tuple[float, float, Point]], frame: Box, avoid: Sequence[Box]
+) -> tuple[list[str], str]:
+    """Names beside their points; numbers, and a note that says so, where the names do not all fit."""
     # the recommended method chooses its place first
     order = sorted(spots, key=lambda spot: spot[2].kind != "best")
+    note = ""
     texts = [shorten(p.name, 16 if frame[2] < 500 else 26) for _, _, p in order]
-    boxes = place_labels([(x, y, t) for (x, y, _), t in zip(order, texts, strict=True)], frame, FONT, avoid)
+    named = [(x, y, text) for (x, y, _), text in zip(order, texts, strict=True)]
+    boxes = place_labels(named, frame, FONT, avoid)
     if any(box is None for box in boxes):
+        note = "The numbers are the rows of the table above."
         texts = [str(p.row) for _, _, p in order]
-        boxes = place_labels(
-            [(x, y, t) for (x, y, _), t in zip(order, texts, strict=True)], frame, FONT, avoid
-        )
+        named = [(x, y, text) for (x, y, _), text in zip(order, texts, strict=True)]
+        boxes = place_labels(named, frame, FONT, avoid)
     parts = []
     for (px, py, p), label, box in zip(order, texts, boxes, strict=True):
         if box is None:
@@ -192,7 +197,7 @@ def _labels(spots: Sequence[tuple[float, float, Point]], frame: Box, avoid: Sequ
             parts.append(line(px, py, *near, "lead"))
         css = {"best": "label halo t-best", "low": "label halo t-low"}.get(p.kind, "label halo name")
         parts.append(words((box[0] + box[2]) / 2, box[3] - FONT * 0.36, label, css, "middle"))
-    return parts
+    return parts, note
 
 
 def _levels(y: Scale, left: float, right: float, wanted: int) -> list[str]:
@@ -236,8 +241,7 @@ def dot_rows(
         ]
     if zero is not None:
         parts.append(line(x(zero), top, x(zero), base, "nominal"))
-    if hint:
-        parts.append(words(PANEL_WIDTH, 12, hint, "tick", "end"))
+    parts.append(words(PANEL_WIDTH, 12, hint, "tick", "end"))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = top + row_height * (i + 0.5)
         css = {"best": "t-best", "low": "t-low"}.get(row.kind, "name")
@@ -322,7 +326,7 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
             line(left, y(value), right, y(value), "grid"),
             words(left - 7, y(value) + 4, label, "tick", "end"),
         ]
-    parts.append(words(PANEL_WIDTH, height - 4, f"test rows sorted by prediction; {y_label}", "tick", "end"))
+    parts.append(words(PANEL_WIDTH, height - 4, f"rows sorted by prediction; {y_label}", "tick", "end"))
     step = (right - left) / max(1, len(rows))
     bars: list[str] = []
     centre: list[str] = []
@@ -359,6 +363,8 @@ def set_matrix(
     column = min(26.0, (PANEL_WIDTH - left) / len(classes))
     tall = max(text_width(shorten(label, 10), FONT) for label in classes)
     slanted = tall > column - 2
+    if slanted:
+        column = min(26.0, (PANEL_WIDTH - left - 0.5 * tall) / len(classes))
     top += tall * 0.72 + 2 if slanted else 18
     step = 13
     parts = [words(0, 13, shorten(name, 22), "strong")]

@@ -39,7 +39,7 @@ def render(summary: Summary, choice: Choice) -> str:
         ("overview", f"Coverage against {size}", _overview(summary, choice)),
         ("differences", f"Differences to {summary.reference}", _differences(summary, choice)),
         ("groups", "Where coverage is low", _groups(summary, choice)),
-        ("examples", "Examples", _examples(summary)),
+        ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
         ("failed", "Trials that did not finish", _failed(summary)),
         ("notes", "Notes on the data", _notes(summary)),
@@ -242,13 +242,13 @@ def _key(shape: str, css: str, text: str) -> str:
 def _overview(summary: Summary, choice: Choice) -> str:
     if not figures.finished(summary):
         return '<p class="lede">No trial finished, so there is nothing to draw.</p>'
-    wide = figures.overview(summary, choice).svg(css="wide")
-    narrow = figures.overview(summary, choice, narrow=True).svg(css="narrow")
+    wide = figures.overview(summary, choice)
+    narrow = figures.overview(summary, choice, narrow=True)
     kinds = {figures.kind_of(choice, found.name) for found in figures.finished(summary)}
     shapes = {figures.shape_of(summary, choice, found.name) for found in figures.finished(summary)}
     keys = []
     if "best" in kinds:
-        keys.append(_key("circle", "m-best", "recommended (blue)"))
+        keys.append(_key("circle", "m-best", "recommended"))
     if "low" in kinds:
         keys.append(_key("square", "m-low", "covers significantly too little"))
     if "diamond" in shapes:
@@ -266,11 +266,14 @@ def _overview(summary: Summary, choice: Choice) -> str:
         )
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
         caption += "A triangle at the right edge is an infinite mean size. "
-    caption += "Where names do not fit, numbers stand for the rows of the table above."
+    caption += wide.note
+    if narrow.note and not wide.note:
+        caption += f"On a narrow screen: {narrow.note[:1].lower()}{narrow.note[1:]}"
     numbers = _closed(_numbers_html(figures.overview_numbers(summary)))
+    drawings = wide.svg(css="wide") + narrow.svg(css="narrow")
     return (
         f"<figure><figcaption>{esc(caption)}</figcaption>"
-        f'<div class="panel">{wide}{narrow}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
+        f'<div class="panel">{drawings}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
     )
 
 
@@ -294,8 +297,9 @@ def _groups(summary: Summary, choice: Choice) -> str:
     return f'<p class="lede">{lede}</p>{body}'
 
 
-def _examples(summary: Summary) -> str:
-    return _figure(figures.example_intervals(summary)) + _figure(figures.example_sets(summary))
+def _examples(summary: Summary, choice: Choice) -> str:
+    intervals = figures.example_intervals(summary, choice)
+    return _figure(intervals) + _figure(figures.example_sets(summary, choice))
 
 
 def _failed(summary: Summary) -> str:

@@ -17,13 +17,14 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with a name and a description for those who cannot see it."""
+    """A picture with a name and a description for those who cannot see it; ``note`` is for its caption."""
 
     title: str
     description: str
     width: int
     height: int
     body: str
+    note: str = ""
 
     def svg(self, *, standalone: bool = False, css: str = "") -> str:
         """The ``<svg>`` element; ``standalone`` puts colours and fonts inside, for use without the page."""
