@@ -163,3 +163,10 @@ def test_notebook_and_picture(comparison, tmp_path):
     root = ET.parse(path).getroot()
     assert root.tag.endswith("svg")
     assert "split" in "".join(root.itertext())
+
+
+def test_a_long_list_of_close_methods_is_cut_short():
+    fakes = [Fake(f"m{k}", 0.9) for k in range(9)]
+    seen = Comparison(info([fake.name for fake in fakes]), interval_results(fakes))
+    assert "others to be wider." in seen.verdict()
+    assert len(seen.verdict()) < 400

@@ -183,3 +183,12 @@ def test_unknown_metrics_follow_the_task_s():
     assert [m.name for m in found.metrics][-1] == "my_own"
     assert found.metrics[-1].direction == "info"
     assert found.method("split").estimates["my_own"].mean == 4.0
+
+
+def test_intervals_of_shares_stay_between_zero_and_one():
+    values = (1.0, 0.9, 1.0)
+    found = summarise(["split"], [trial("split", k, v, 10 * v) for k, v in enumerate(values)], seeds=range(3))
+    of = found.method("split").estimates["coverage"]
+    assert of.high == 1.0
+    assert of.low == pytest.approx(corrected_interval(values, 1 / 3)[0])
+    assert found.method("split").estimates["mean_width"].high > 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -235,9 +235,10 @@ class Summary:
         estimates = {}
         differences = {}
         base = self.ok(self.reference) if self.reference not in (None, name) else {}
-        for metric in (m.name for m in self.metrics):
+        for metric, unit in ((m.name, m.unit) for m in self.metrics):
             values = {seed: r.metrics[metric] for seed, r in ok.items() if metric in r.metrics}
-            estimates[metric] = self._interval_of_one(metric, estimate(values, ratio), rows)
+            of = self._interval_of_one(metric, estimate(values, ratio), rows)
+            estimates[metric] = _within_one(of) if unit == "share" else of
             pairs = {
                 seed: _difference(value, base[seed].metrics[metric])
                 for seed, value in values.items()
@@ -296,6 +297,13 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
         return Estimate(mean, seeds=tuple(kept), undefined=undefined)
     low, high = corrected_interval(numbers, ratio)
     return Estimate(mean, low, high, "corrected t", tuple(kept), undefined)
+
+
+def _within_one(of: Estimate) -> Estimate:
+    """The interval of a share, without what lies outside [0, 1]."""
+    if of.low is None or of.high is None:
+        return of
+    return replace(of, low=max(of.low, 0.0), high=min(of.high, 1.0))
 
 
 def _difference(a: float, b: float) -> float:

@@ -95,9 +95,9 @@ def scatter(
         parts.append(rect(left, y(band[1]), right - left, y(band[0]) - y(band[1]), "band"))
     parts += _levels(y, left, right, 6)
     if finite:
-        for value, label in x.labels(7 if width > 500 else 4):
-            parts += [line(x(value), bottom, x(value), bottom + 5, "axis")]
-            parts.append(words(x(value), bottom + 19, label, "tick", "middle"))
+        for at, label in _spaced(x, 7 if width > 500 else 4):
+            parts.append(line(at, bottom, at, bottom + 5, "axis"))
+            parts.append(words(at, bottom + 19, label, "tick", "middle"))
     if far:
         parts += [
             line(edge, top, edge, bottom, "axis"),
@@ -114,9 +114,9 @@ def scatter(
                 parts.append(f'<circle cx="{x(sx):.1f}" cy="{y(sy):.1f}" r="2.2" class="s-{p.kind}"/>')
         parts += _error_bars(p, px, py, x, y)
     for px, py, p in spots:
-        at = f"{p.name}: {x_label} {number(p.x)}, {y_label} {share(p.y)}"
+        tip = f"{p.name}: {x_label} {number(p.x)}, {y_label} {share(p.y)}"
         shape = "triangle" if math.isinf(p.x) else p.shape
-        parts.append(marker(px, py, shape, f"m-{p.kind}", at, 6 if p.kind == "best" else 5))
+        parts.append(marker(px, py, shape, f"m-{p.kind}", tip, 6 if p.kind == "best" else 5))
     nominal = (left, y(target) - 1, right, y(target) + 1)
     frame = (left + 2, top + 2, right - 2, bottom - 2)
     labels, note = _labels(spots, frame, [nominal, *_bar_boxes(spots, x, y)])
@@ -200,6 +200,18 @@ def _labels(
     return parts, note
 
 
+def _spaced(x: Scale, wanted: int) -> list[tuple[float, str]]:
+    """Pixels and texts of the ticks of a horizontal axis, without those that would touch the one before."""
+    out: list[tuple[float, str]] = []
+    free = -math.inf
+    for value, label in x.labels(wanted):
+        half = text_width(label, FONT) / 2
+        if x(value) - half >= free:
+            out.append((x(value), label))
+            free = x(value) + half + 6
+    return out
+
+
 def _levels(y: Scale, left: float, right: float, wanted: int) -> list[str]:
     """Horizontal grid lines with their numbers at the left."""
     parts = []
@@ -234,11 +246,9 @@ def dot_rows(
     parts = [words(0, 12, title, "strong")]
     if band:
         parts.append(rect(x(band[0]), top, x(band[1]) - x(band[0]), base - top, "band"))
-    for value, label in x.labels(3):
-        parts += [
-            line(x(value), top, x(value), base, "grid"),
-            words(x(value), base + 15, label, "tick", "middle"),
-        ]
+    for at, label in _spaced(x, 3):
+        parts.append(line(at, top, at, base, "grid"))
+        parts.append(words(at, base + 15, label, "tick", "middle"))
     if zero is not None:
         parts.append(line(x(zero), top, x(zero), base, "nominal"))
     parts.append(words(PANEL_WIDTH, 12, hint, "tick", "end"))
@@ -248,9 +258,9 @@ def dot_rows(
         tip = f"<title>{esc(row.name)}</title>"
         parts.append(f'<text x="0" y="{y + 4:.1f}" class="{css}">{esc(name)}{tip}</text>')
         parts.append(words(PANEL_WIDTH, y + 4, row.text, "tick", "end"))
-        if math.isinf(row.value):
+        if row.value == math.inf:
             parts.append(marker(right - 8, y, "triangle", f"m-{row.kind}", f"{row.name}: {row.text}"))
-        elif not math.isnan(row.value):
+        elif math.isfinite(row.value):
             if row.ends:
                 parts.append(line(x(row.ends[0]), y, x(row.ends[1]), y, f"e-{row.kind}"))
             parts.append(marker(x(row.value), y, row.shape, f"m-{row.kind}", f"{row.name}: {row.text}", 4.5))

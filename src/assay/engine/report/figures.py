@@ -150,7 +150,8 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
                 else _scaled(found.differences.get(metric.name), 100)
             )
             if of is not None and not math.isnan(of.mean):
-                values[found.name] = (of, f"{signed(of.mean, 1)}{' %' if percent else ''}")
+                sign = " %" if percent and math.isfinite(of.mean) else ""
+                values[found.name] = (of, f"{signed(of.mean, 1)}{sign}")
         if not values:
             continue
         unit = "%" if percent else "points"

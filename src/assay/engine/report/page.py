@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from assay.engine.plan import RunInfo, TrialResult
 from assay.engine.report import figures
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
-from assay.engine.report.svg import marker
+from assay.engine.report.svg import Chart, marker
 from assay.engine.report.text import (
     difference_text,
     esc,
@@ -24,9 +25,12 @@ from assay.engine.report.text import (
     verdict,
 )
 from assay.engine.stats import FAILURES, Estimate, MethodSummary, Summary
-from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, signed
+from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, shorten, signed
 
 _MAX_ERROR = 2000
+_EXPECTED = (
+    "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range."
+)
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -34,14 +38,20 @@ def render(summary: Summary, choice: Choice) -> str:
     """The whole page; opens offline, asks for nothing from any network, runs no script."""
     info = summary.info
     size = summary.label(summary.task.size_metric)
+    wide = figures.overview(summary, choice)
+    narrow = figures.overview(summary, choice, narrow=True)
     parts: list[tuple[str, str, str]] = [
-        ("results", "Results", _results(summary, choice)),
-        ("overview", f"Coverage against {size}", _overview(summary, choice)),
-        ("differences", f"Differences to {summary.reference}", _differences(summary, choice)),
+        ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
+        ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        (
+            "differences",
+            f"Differences to {shorten(summary.reference or 'reference', 40)}",
+            _differences(summary, choice),
+        ),
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
-        ("failed", "Trials that did not finish", _failed(summary)),
+        ("failed", "Failed trials", _failed(summary)),
         ("notes", "Notes on the data", _notes(summary)),
         ("repeat", "To repeat this", _repeat(summary)),
         ("methods", "The methods", _methods(summary, choice)),
@@ -96,7 +106,7 @@ def _facts(summary: Summary, choice: Choice) -> str:
         (summary.label(summary.task.size_metric), mean(size), interval(size)),
     ]
     gap = relative(summary, choice.method, summary.task.size_metric)
-    if gap is not None:
+    if gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f"[{signed(gap.low, 1)}, {signed(gap.high, 1)}] %"
         facts.append((f"against {summary.reference}", f"{signed(gap.mean, 1)} %", ends))
     facts.append(("to fit and predict", duration(seconds_of(found)), plural(len(found.seeds), "seed")))
@@ -107,7 +117,8 @@ def _facts(summary: Summary, choice: Choice) -> str:
     return f'<dl class="facts">{cells}</dl>'
 
 
-def _results(summary: Summary, choice: Choice) -> str:
+def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
+    """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
     worst = next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
     heads = [
@@ -115,7 +126,7 @@ def _results(summary: Summary, choice: Choice) -> str:
         ("Coverage", "[95 %]"),
         ("Expected", "of one split"),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
-        (f"Against {summary.reference}", "paired [95 %]"),
+        (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
@@ -125,7 +136,7 @@ def _results(summary: Summary, choice: Choice) -> str:
         for i, (name, sub) in enumerate(heads)
     )
     body = []
-    for found in summary.methods:
+    for row, found in enumerate(summary.methods, 1):
         low = choice.verdict(found.name).low
         cells = [
             _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
@@ -140,13 +151,14 @@ def _results(summary: Summary, choice: Choice) -> str:
             done = f'<span class="bad">{done}</span>'
         cells.append(f'<td class="n">{esc(duration(seconds_of(found)))}</td><td class="n">{done}</td>')
         body.append(
-            f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">{esc(found.name)}'
+            f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">'
+            f"{f'<small>{row}</small>' if numbered else ''}{_breakable(found.name)}"
             f"{_tags(summary, choice, found)}</th>{''.join(cells)}</tr>"
         )
     notes = [
         f"Choice: {choice.reason}",
         f"Rule: {choice.rule}",
-        "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range.",
+        *([_EXPECTED] if figures.expected_band(summary) else []),
         *(note for note in table_notes(summary, choice) if not note.startswith("!")),
     ]
     plain = "".join(f"<li>{esc(note)}</li>" for note in notes)
@@ -163,6 +175,11 @@ def _results(summary: Summary, choice: Choice) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _breakable(name: str) -> str:
+    """A name that may break after dots and colons."""
+    return re.sub(r"(?<=[.:_/])(?=\w)", "<wbr>", esc(name))
 
 
 def _cell(of: Estimate | None, decimals: int | None = None, css: str = "") -> str:
@@ -216,14 +233,14 @@ def _numbers_html(numbers: Numbers) -> str:
     )
 
 
-def _figure(figure: Figure | None, heading: str = "") -> str:
-    """Panels with their numbers; beside a single panel the numbers are open to view."""
+def _figure(figure: Figure | None, heading: str = "", *, beside: bool = False) -> str:
+    """Panels with their numbers; ``beside`` a single panel they are open to view."""
     if figure is None:
         return ""
     panels = "".join(f'<div class="panel">{chart.svg()}</div>' for chart in figure.charts)
     numbers = _numbers_html(figure.numbers)
     title = f"<h3>{esc(heading)}</h3>" if heading else ""
-    if len(figure.charts) == 1:
+    if beside and len(figure.charts) == 1:
         body = f'<div class="pair">{panels}{numbers}</div>'
     else:
         body = f'<div class="panels">{panels}</div>{_closed(numbers)}'
@@ -239,11 +256,9 @@ def _key(shape: str, css: str, text: str) -> str:
     return f'<li><svg class="assay-chart" viewBox="0 0 16 14" aria-hidden="true">{mark}</svg>{esc(text)}</li>'
 
 
-def _overview(summary: Summary, choice: Choice) -> str:
+def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> str:
     if not figures.finished(summary):
         return '<p class="lede">No trial finished, so there is nothing to draw.</p>'
-    wide = figures.overview(summary, choice)
-    narrow = figures.overview(summary, choice, narrow=True)
     kinds = {figures.kind_of(choice, found.name) for found in figures.finished(summary)}
     shapes = {figures.shape_of(summary, choice, found.name) for found in figures.finished(summary)}
     keys = []
@@ -282,7 +297,7 @@ def _differences(summary: Summary, choice: Choice) -> str:
 
 
 def _groups(summary: Summary, choice: Choice) -> str:
-    worst = _figure(figures.worst_cases(summary, choice))
+    worst = _figure(figures.worst_cases(summary, choice), beside=True)
     blocks = [
         _figure(figures.by_group(summary, choice, key), title) for key, (title, _) in figures.GROUPS.items()
     ]
@@ -329,7 +344,7 @@ def _failed(summary: Summary) -> str:
     absent = sum(found.counts["not run"] for found in summary.methods)
     note = f"<p>{plural(absent, 'trial')} of the plan did not run.</p>" if absent else ""
     if not rows:
-        return note or "<p>Every trial finished.</p>"
+        return note or "<p>None: every trial finished.</p>"
     names = ("Method", "Status", "Seeds", "After at most", "What happened")
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (

@@ -103,8 +103,8 @@ thead th {{ border-top: 0; color: var(--muted); font-weight: 500; font-size: .8r
 tbody th {{ font-weight: 600; }}
 td.n, th.n {{ text-align: right; white-space: nowrap; }}
 td small, th small {{ display: block; color: var(--muted); font-weight: 400; font-size: .79rem; }}
-table.main tbody th {{ position: sticky; left: 0; background: var(--panel); min-width: 8.2rem;
-  max-width: 15rem; overflow-wrap: anywhere; box-shadow: 1px 0 0 var(--grid); }}
+table.main tbody th {{ position: sticky; left: 0; background: var(--panel); min-width: 10.5rem;
+  max-width: 16rem; overflow-wrap: anywhere; box-shadow: 1px 0 0 var(--grid); }}
 table.main thead th:first-child {{ position: sticky; left: 0; background: var(--panel); }}
 tr.best > th, tr.best > td {{ background: var(--accent-soft) !important; }}
 .tag {{ display: inline-block; font-size: .74rem; font-weight: 500; line-height: 1.3; padding: .08rem .45rem;
@@ -126,6 +126,7 @@ figcaption {{ font-size: .87rem; color: var(--muted); max-width: 84ch; margin: 0
 .pair {{ display: grid; grid-template-columns: 330px minmax(0, 1fr); gap: 14px; align-items: start; }}
 @media (max-width: 800px) {{ .pair {{ grid-template-columns: minmax(0, 1fr); }} }}
 .assay-chart {{ display: block; max-width: 100%; height: auto; margin: 0 auto; }}
+@media (max-width: 640px) {{ table.main tbody th {{ min-width: 7.6rem; }} }}
 .narrow {{ display: none; }}
 @media (max-width: 640px) {{ .wide {{ display: none; }} .narrow {{ display: block; width: 100%; }} }}
 .key {{ display: flex; flex-wrap: wrap; gap: .25rem 1.3rem; list-style: none; padding: 0; margin: .7rem 0 0;
