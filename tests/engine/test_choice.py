@@ -41,7 +41,7 @@ def test_narrowest_of_those_that_cover():
     assert "cqr has the smallest mean width, 8.00, of the 2 methods that qualify" in str(choice)
     assert "pcp: significantly below 0.9: coverage 0.826" in str(choice)
     assert "1/5 + 200/600 = 0.533" in choice.rule
-    assert "0.0095, the binomial error of 1000 rows" in choice.rule
+    assert "0.0095, the binomial error of 1,000 rows" in choice.rule
 
 
 def test_the_t_test_is_one_sided_with_the_corrected_error():
@@ -134,6 +134,21 @@ def test_all_failed():
     assert str(choice) == (
         "No method qualifies: split: no trial finished (3 failed); cqr: no trial finished (3 out of memory)."
     )
+
+
+def test_methods_that_train_on_more_rows_have_their_own_factor():
+    calibrated = [result("split", k, {"coverage": c, "mean_width": 9.0}) for k, c in enumerate(GOOD)]
+    whole = {"n_train": 800, "n_calib": 0}
+    other = [result("cv+", k, {"coverage": c, "mean_width": 8.0}, **whole) for k, c in enumerate(GOOD)]
+    summary = Summary(info(["split", "cv+"]), calibrated + other, get_task("interval"))
+    choice = choose(summary)
+    assert choice.method == "cv+"
+    assert "1/5 + 200/600 = 0.533 (less where a method trains on more rows)" in choice.rule
+    gaps = summary.method("cv+").differences["coverage"]
+    assert gaps.high == pytest.approx(0.0)
+    error = np.sqrt((1 / 5 + 200 / 800) * np.var(GOOD, ddof=1))
+    of = summary.method("cv+").estimates["coverage"]
+    assert of.high - of.mean == pytest.approx(reference.t.ppf(0.975, 4) * error)
 
 
 def test_alpha_zero():

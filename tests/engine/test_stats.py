@@ -192,3 +192,24 @@ def test_intervals_of_shares_stay_between_zero_and_one():
     assert of.high == 1.0
     assert of.low == pytest.approx(corrected_interval(values, 1 / 3)[0])
     assert found.method("split").estimates["mean_width"].high > 10
+
+
+def test_intervals_of_sizes_do_not_go_below_zero():
+    found = summarise(
+        ["split"], [trial("split", k, 0.9, w) for k, w in enumerate((1.0, 2.0, 90.0))], seeds=range(3)
+    )
+    assert found.method("split").estimates["mean_width"].low == 0.0
+    gap = (
+        summarise(
+            ["split", "cqr"],
+            [
+                trial(m, k, 0.9, w)
+                for m, ws in (("split", (9.0, 8.0)), ("cqr", (1.0, 2.0)))
+                for k, w in enumerate(ws)
+            ],
+            seeds=range(2),
+        )
+        .method("cqr")
+        .differences["mean_width"]
+    )
+    assert gap.low < gap.mean < 0

@@ -234,18 +234,14 @@ class Summary:
         ratio = rows.ratio if rows else None
         estimates = {}
         differences = {}
-        base = self.ok(self.reference) if self.reference not in (None, name) else {}
         for metric, unit in ((m.name, m.unit) for m in self.metrics):
             values = {seed: r.metrics[metric] for seed, r in ok.items() if metric in r.metrics}
             of = self._interval_of_one(metric, estimate(values, ratio), rows)
-            estimates[metric] = _within_one(of) if unit == "share" else of
-            pairs = {
-                seed: _difference(value, base[seed].metrics[metric])
-                for seed, value in values.items()
-                if seed in base and metric in base[seed].metrics
-            }
-            if pairs:
-                differences[metric] = estimate(pairs, ratio)
+            estimates[metric] = _bounded(of, unit, list(values.values()))
+            if self.reference not in (None, name):
+                gap = self.paired(name, str(self.reference), metric)
+                if gap.seeds or gap.undefined:
+                    differences[metric] = gap
         every = (*STATUSES, "not run")
         return MethodSummary(
             name=name,
@@ -273,8 +269,9 @@ class Summary:
             for seed in mine
             if seed in theirs and metric in mine[seed].metrics and metric in theirs[seed].metrics
         }
-        rows = _rows(mine.values())
-        return estimate(values, rows.ratio if rows else None)
+        rows = [_rows(trials.values()) for trials in (mine, theirs)]
+        # a method without a calibration part learns from more rows; the larger ratio is the careful one
+        return estimate(values, max((r.ratio for r in rows if r), default=None))
 
 
 def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
@@ -299,11 +296,11 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
     return Estimate(mean, low, high, "corrected t", tuple(kept), undefined)
 
 
-def _within_one(of: Estimate) -> Estimate:
-    """The interval of a share, without what lies outside [0, 1]."""
-    if of.low is None or of.high is None:
+def _bounded(of: Estimate, unit: str, values: Sequence[float]) -> Estimate:
+    """The interval without what the mean cannot be: a share lies in [0, 1], a size is not negative."""
+    if of.low is None or of.high is None or not unit or any(value < 0 for value in values):
         return of
-    return replace(of, low=max(of.low, 0.0), high=min(of.high, 1.0))
+    return replace(of, low=max(of.low, 0.0), high=min(of.high, 1.0) if unit == "share" else of.high)
 
 
 def _difference(a: float, b: float) -> float:

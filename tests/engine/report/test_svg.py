@@ -1,11 +1,12 @@
 """Axes, number formats and the placing of labels."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
-from assay.engine.report.charts import Point, scatter
+from assay.engine.report.charts import Point, Row, dot_rows, scatter
 from assay.engine.report.svg import Scale, log_ticks, overlap, padded, place_labels, text_width, ticks
 from assay.engine.report.text import esc
 from assay.engine.stats import Estimate
@@ -139,3 +140,13 @@ def test_scatter_of_odd_points_is_finite():
         assert "nan" not in body
         assert "inf" not in body
     assert "∞" in draw(points).body
+
+
+def test_one_value_far_from_the_others_is_drawn_beyond_the_axis():
+    values = (3.0, -4.0, 5.0, 45.0, 5000.0, -9000.0, math.inf)
+    rows = [Row(f"m{k}", value, (value - 1, value + 1), str(value)) for k, value in enumerate(values)]
+    chart = dot_rows(rows, title="t", description="d", zero=0.0)
+    triangles = re.findall(r'<path d="M([\d.]+) [^>]*><title>(m\d)', chart.body)
+    assert [name for _, name in triangles] == ["m4", "m5", "m6"]
+    assert float(triangles[0][0]) > float(triangles[1][0])
+    assert "inf" not in re.sub(r"<title>.*?</title>|<text.*?</text>", "", chart.body)

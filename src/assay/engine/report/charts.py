@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from assay.engine.report.svg import (
     Box,
     Chart,
@@ -124,14 +126,14 @@ def scatter(
 
 
 def _size_scale(points: Sequence[Point], start: float, end: float) -> Scale:
-    """Linear, logarithmic where sizes differ by more than twelve times."""
+    """Linear, logarithmic where sizes differ by more than four times."""
     values = _finite([v for p in points for v in (p.x, *(s[0] for s in p.seeds))]) or [0.0, 1.0]
     core = _finite([p.x for p in points]) or values
     span = max(core) - min(core) or abs(core[0]) * 0.2 or 1.0
     ends = [v for p in points if p.x_ends for v in p.x_ends]
     # one method's huge interval must not squeeze all others: bars may leave the frame
     values += [min(max(v, min(values) - span), max(values) + span) for v in ends]
-    if min(core) > 0 and max(core) / min(core) > 12:
+    if min(core) > 0 and max(core) / min(core) > 4:
         positive = [v for v in values if v >= min(core) / 3]
         low, high = padded([math.log10(v) for v in positive], 0.06, 0.1)
         return Scale(10**low, 10**high, start, end, log=True)
@@ -192,7 +194,7 @@ def _labels(
     for (px, py, p), label, box in zip(order, texts, boxes, strict=True):
         if box is None:
             continue
-        if distance(box, px, py) > 13:
+        if distance(box, px, py) > 10:
             near = (min(max(px, box[0]), box[2]), min(max(py, box[1]), box[3]))
             parts.append(line(px, py, *near, "lead"))
         css = {"best": "label halo t-best", "low": "label halo t-low"}.get(p.kind, "label halo name")
@@ -258,9 +260,10 @@ def dot_rows(
         tip = f"<title>{esc(row.name)}</title>"
         parts.append(f'<text x="0" y="{y + 4:.1f}" class="{css}">{esc(name)}{tip}</text>')
         parts.append(words(PANEL_WIDTH, y + 4, row.text, "tick", "end"))
-        if row.value == math.inf:
-            parts.append(marker(right - 8, y, "triangle", f"m-{row.kind}", f"{row.name}: {row.text}"))
-        elif math.isfinite(row.value):
+        if not math.isnan(row.value) and not x.inside(row.value):
+            side = (right - 8, "triangle") if row.value > x.high else (left + 8, "triangle-left")
+            parts.append(marker(side[0], y, side[1], f"m-{row.kind}", f"{row.name}: {row.text}"))
+        elif not math.isnan(row.value):
             if row.ends:
                 parts.append(line(x(row.ends[0]), y, x(row.ends[1]), y, f"e-{row.kind}"))
             parts.append(marker(x(row.value), y, row.shape, f"m-{row.kind}", f"{row.name}: {row.text}", 4.5))
@@ -268,7 +271,13 @@ def dot_rows(
 
 
 def _row_scale(rows: Sequence[Row], anchors: Sequence[float], start: float, end: float, log: bool) -> Scale:
-    values = [row.value for row in rows] + list(anchors) or [0.0, 1.0]
+    values = [row.value for row in rows]
+    if len(values) > 3 and not log:
+        # one value far from all others is shown off the scale, so that the others can be told apart
+        centre = anchors[0] if anchors else float(np.median(values))
+        limit = 5 * float(np.median([abs(value - centre) for value in values]))
+        values = [value for value in values if abs(value - centre) <= limit] or values
+    values = [*values, *anchors] or [0.0, 1.0]
     if log:
         ends = [v for row in rows if row.ends for v in row.ends if v > min(values) / 3]
         low, high = padded([math.log10(v) for v in [*values, *ends]], 0.06, 0.3)

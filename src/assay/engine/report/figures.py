@@ -68,8 +68,9 @@ def finished(summary: Summary) -> list[MethodSummary]:
 
 
 def expected_band(summary: Summary) -> tuple[float, float] | None:
-    """The range expected of an exactly valid method on one split (the same for all methods)."""
-    return next((found.expected for found in summary.methods if found.expected), None)
+    """The range expected of an exactly valid method on one split: the reference's, else the first known."""
+    first = sorted(summary.methods, key=lambda found: found.name != summary.reference)
+    return next((found.expected for found in first if found.expected), None)
 
 
 def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart:
@@ -175,7 +176,7 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
     caption = (
         f"Each method minus {reference} on the same splits, mean and 95 % interval over the seeds on which "
         f"both finished. An interval that leaves out the dashed line is more than chance. Sizes and scores "
-        f"in percent of {reference}'s mean, coverages in percentage points."
+        f"in percent of {reference}'s mean, coverages in percentage points. A triangle lies beyond the axis."
     )
     return Figure(tuple(panels), caption, Numbers(tuple(header), rows))
 

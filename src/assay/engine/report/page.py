@@ -38,6 +38,7 @@ def render(summary: Summary, choice: Choice) -> str:
     """The whole page; opens offline, asks for nothing from any network, runs no script."""
     info = summary.info
     size = summary.label(summary.task.size_metric)
+    skipped = any(found.counts["skipped"] for found in summary.methods)
     wide = figures.overview(summary, choice)
     narrow = figures.overview(summary, choice, narrow=True)
     parts: list[tuple[str, str, str]] = [
@@ -51,7 +52,7 @@ def render(summary: Summary, choice: Choice) -> str:
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
-        ("failed", "Failed trials", _failed(summary)),
+        ("failed", "Failed and skipped trials" if skipped else "Failed trials", _failed(summary)),
         ("notes", "Notes on the data", _notes(summary)),
         ("repeat", "To repeat this", _repeat(summary)),
         ("methods", "The methods", _methods(summary, choice)),
@@ -218,12 +219,17 @@ def _every_metric(summary: Summary) -> Numbers:
     return Numbers(("metric [95 %]", *(found.name for found in summary.methods)), tuple(rows))
 
 
+def _whole(cell: str) -> str:
+    """A cell whose interval is not broken over two lines."""
+    return re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "&nbsp;"), esc(cell))
+
+
 def _numbers_html(numbers: Numbers) -> str:
     head = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in numbers.header)
     body = "".join(
         "<tr>"
         + f'<th scope="row">{esc(row[0])}</th>'
-        + "".join(f"<td>{esc(cell)}</td>" for cell in row[1:])
+        + "".join(f"<td>{_whole(cell)}</td>" for cell in row[1:])
         + "</tr>"
         for row in numbers.rows
     )

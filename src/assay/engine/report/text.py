@@ -83,7 +83,8 @@ def verdict(summary: Summary, choice: Choice) -> str:
             f"; {number(abs(gap.mean), 1)} % {smaller if gap.mean < 0 else larger} than {summary.reference}"
         )
         if gap.low is not None and gap.high is not None:
-            text += f" [{signed(gap.low, 1)}, {signed(gap.high, 1)}]"
+            ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
+            text += f" (95 % interval of the difference {ends})"
     text += "."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
@@ -184,14 +185,15 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
         if not summary.ok(summary.reference):
             text = f"No differences: the reference {summary.reference} finished no trial."
         notes.append(text)
-    undefined = [
-        f"{m.name} {summary.label(name)} on {len(of.undefined)} of {len(m.seeds)}"
-        for m in summary.methods
-        for name, of in m.estimates.items()
-        if of.undefined
-    ]
+    undefined: dict[str, list[str]] = {}
+    for found in summary.methods:
+        for name, of in found.estimates.items():
+            if of.undefined:
+                part = f"{found.name} {len(of.undefined)} of {len(found.seeds)}"
+                undefined.setdefault(summary.label(name), []).append(part)
     if undefined:
-        notes.append(f"Undefined values, left out of the mean: {'; '.join(undefined)}.")
+        listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
+        notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
