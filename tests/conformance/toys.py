@@ -164,7 +164,7 @@ class LastRowCounts(Interval):
 
     def _keep_last(self, y):
         if len(y) == 40:
-            self.scores_ = self.scores_ * (1 + 0.01 * np.tanh(y[-1]))
+            self.scores_ = self.scores_ * (1 + 0.001 * (y[-1] - np.floor(y[-1])))
 
 
 class Broadcasts(Interval):

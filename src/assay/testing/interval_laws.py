@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def levels_nest(contract: Intervals, subject: Subject) -> None:
     """The interval at a smaller alpha contains that at a larger one."""
     X, (Xc, yc) = contract.questions(), contract.rows(N_CALIB, seed=1)
     answers = [contract.ask(contract.calibrated(subject, Xc, yc, alpha), X) for alpha in (0.05, 0.1, 0.3)]
-    for wide, narrow in zip(answers, answers[1:], strict=False):
+    for wide, narrow in pairwise(answers):
         empty = narrow[:, 0] > narrow[:, 1]
         inside = (wide[:, 0] <= narrow[:, 0] + _ROUNDING) & (narrow[:, 1] <= wide[:, 1] + _ROUNDING)
         bad = ~(inside | empty)
