@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from assay.conformal.density_models import check_outputs
 from assay.core.checks import FloatArray
@@ -125,7 +126,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         Y = check_outputs(y)
         x_scaler = StandardScaler().fit(X)
         y_scaler = StandardScaler().fit(Y)
-        layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
+        # one thread: for networks of this size more only wait for each other
+        with threadpool_limits(1):
+            layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
         self.x_scaler_ = x_scaler
         self.y_scaler_ = y_scaler
         self.layers_ = layers
