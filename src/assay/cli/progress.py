@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from assay.cli import text
+from assay.engine.wording import duration, plural
 
 if TYPE_CHECKING:
     from assay.engine.plan import TrialResult
@@ -39,9 +40,9 @@ def progress(*, quiet: bool) -> Iterator[Progress]:
 def _trial_line(result: TrialResult) -> str:
     line = f"{result.method}, seed {result.seed}: {result.status}"
     if result.status == "ok":
-        return f"{line} ({text.duration(result.seconds)})"
-    first = result.error.strip().splitlines()
-    return f"{line}: {first[-1]}" if first else line
+        return f"{line} ({duration(result.seconds)})"
+    error = text.first_line(result.error)
+    return f"{line}: {error}" if error else line
 
 
 class _Lines:
@@ -50,7 +51,7 @@ class _Lines:
     def __call__(self, event: ProgressEvent) -> None:
         if event.result is None:
             reused = f", {event.reused} of them kept from before" if event.reused else ""
-            click.echo(f"{text.plural(event.total, 'trial')}{reused}", err=True)
+            click.echo(f"{plural(event.total, 'trial')}{reused}", err=True)
         else:
             digits = len(str(event.total))
             click.echo(f"[{event.done:>{digits}}/{event.total}] {_trial_line(event.result)}", err=True)
@@ -80,7 +81,7 @@ def _bar() -> Iterator[Progress]:
                 fresh = event.done - event.reused
                 if fresh > 0 and event.done < event.total:
                     left = (time.monotonic() - begun) / fresh * (event.total - event.done)
-                    said = f"about {text.duration(left)} left; {said}"
+                    said = f"about {duration(left)} left; {said}"
                 if event.result.status not in ("ok", "skipped"):
                     console.print(_trial_line(event.result), markup=False, highlight=False)
             bar.update(task, completed=event.done, total=event.total, description=said)

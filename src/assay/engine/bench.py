@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from assay.core.cards import EXTRAS, Card, all_cards, import_object
 from assay.core.errors import MethodError
@@ -92,6 +93,7 @@ class Bench:
         self.task = load_task(self.task_name)
         self.model = load_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
+        self._limited_at = 0
 
     def run(self, trial: Trial, memory: int | None = None) -> TrialResult:
         """One row for the trial, whatever happens in it.
@@ -122,7 +124,7 @@ class Bench:
         split = copy.deepcopy(self._split(trial.seed))  # a method may write into what it is given
         with (
             _recorded_warnings(notices, every=self.isolated),
-            _one_thread(),
+            self._one_thread(),
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
@@ -135,6 +137,19 @@ class Bench:
         metrics["peak_memory"] = meter.peak
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
+
+    @contextlib.contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """Linear algebra on one thread, so that numbers do not depend on where a trial runs."""
+        if not self.isolated:
+            with threadpool_limits(limits=1):
+                yield
+            return
+        # looking for the libraries takes 10 ms: again only when modules have been loaded since
+        if len(sys.modules) != self._limited_at:
+            threadpool_limits(limits=1)
+            self._limited_at = len(sys.modules)
+        yield
 
     def _split(self, seed: int) -> Any:
         if seed in self._splits:
@@ -233,15 +248,6 @@ def _recorded_warnings(notices: list[str], *, every: bool) -> Iterator[None]:
                 text = f"{warning.category.__name__}: {warning.message}"
                 if text not in notices and len(notices) < _NOTICES_KEPT:
                     notices.append(text)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Linear algebra on one thread, so that numbers do not depend on where a trial runs."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1):
-        yield
 
 
 @contextlib.contextmanager

@@ -1,0 +1,57 @@
+"""Least squares with a ridge: how much each training row weighs in each prediction."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.linalg import svd
+from sklearn.linear_model import LinearRegression, Ridge
+
+from assay.core.checks import FloatArray
+
+_EPS = float(np.finfo(np.float64).eps)
+_DIRECT_SOLVERS = {"auto", "svd", "cholesky"}
+
+
+def linear_settings(estimator: Any) -> tuple[float, bool] | None:
+    """(ridge penalty, whether an intercept is fitted) of a least-squares estimator solved exactly.
+
+    None for every other estimator: subclasses, iterative solvers, coefficients bound to be positive.
+    """
+    if type(estimator) is LinearRegression and not estimator.positive:
+        return 0.0, bool(estimator.fit_intercept)
+    if type(estimator) is Ridge and not estimator.positive and estimator.solver in _DIRECT_SOLVERS:
+        penalty = estimator.alpha
+        if isinstance(penalty, Real) and float(penalty) >= 0:
+            return float(penalty), bool(estimator.fit_intercept)
+    return None
+
+
+class Leverage:
+    """Rows in coordinates whose inner products are hat values.
+
+    ``rows[i] @ coordinates(x)`` is the weight ``h(x, i)`` of the target ``y_i`` in the prediction at x:
+    ``x (X'X + penalty I)^-1 x_i``, both centred and ``+ 1/n`` with an intercept.
+    """
+
+    def __init__(self, X: FloatArray, penalty: float, fit_intercept: bool) -> None:
+        n = len(X)
+        self.fit_intercept = fit_intercept
+        self.mean = X.mean(axis=0) if fit_intercept else np.zeros(X.shape[1])
+        left, sizes, right = svd(X - self.mean, full_matrices=False, check_finite=False)
+        keep = sizes > max(X.shape) * _EPS * sizes.max(initial=0.0)
+        scale = np.sqrt(sizes[keep] ** 2 + penalty)
+        self.basis = right[keep].T / scale
+        self.rows = left[:, keep] * (sizes[keep] / scale)
+        self._constant = 1 / np.sqrt(n)
+        if fit_intercept:
+            self.rows = np.column_stack([self.rows, np.full(n, self._constant)])
+        #: (n,) weight of each training row in its own prediction
+        self.own = np.einsum("ij,ij->i", self.rows, self.rows)
+
+    def coordinates(self, X: FloatArray) -> FloatArray:
+        """(m, r) coordinates of other rows."""
+        inner = (X - self.mean) @ self.basis
+        return np.column_stack([inner, np.full(len(X), self._constant)]) if self.fit_intercept else inner

@@ -1,0 +1,181 @@
+"""Split conformal prediction with a model of the spread."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.utils.validation import check_is_fitted
+
+from assay.conformal.interval_base import SplitIntervalRegressor, split_rows
+from assay.core.checks import FloatArray, check_target, check_vector
+from assay.core.errors import AssayWarning, MethodError
+from assay.core.levels import parse_levels
+from assay.core.models import predict_values
+
+# share of the typical spread below which a predicted spread is not believed
+_FLOOR_TRAINED = 0.05
+_FLOOR_BARE = 1e-6
+
+
+class NormalizedConformalRegressor(SplitIntervalRegressor):
+    """Prediction intervals whose width follows a model of the spread.
+
+    With ``S_i = |y_i - f(x_i)| / (s(x_i) + beta)`` the interval is
+    ``[f(x) - q (s(x) + beta), f(x) + q (s(x) + beta)]``, q the ``ceil((1 - alpha)(n + 1))``-th
+    smallest score. s is a model of ``|y - f(x)|`` (mean absolute deviation) trained on rows
+    that f has not seen; a spread below the floor is raised to it, counted and warned of.
+
+    Parameters
+    ----------
+    estimator : regressor, default LinearRegression()
+        Model of the centre. Cloned and trained by ``fit``; used as it is by ``calibrate``.
+    scale_estimator : regressor, optional
+        Model of the spread, by default another clone of ``estimator``. For ``calibrate`` a trained
+        one (or a torch module, or a function of X) is needed.
+    alpha : level, default 0.1
+        Miscoverage.
+    beta : float, default 0
+        Added to every spread, in the unit of y: large values lead to constant width.
+    floor : float, optional
+        Smallest spread, in the unit of y. By default 5 % of the mean absolute residual of the
+        rows on which ``fit`` trained the spread model; where there are none (``calibrate`` before
+        any ``fit``, bare predictions) one millionth of the median positive spread of the
+        calibration rows, for which the coverage guarantee is exact only while no row is floored.
+    scale_size : float or int, default 1/3
+        Part of the training rows kept from the centre model to train the spread model.
+    calibration_size : float or int, default 0.5
+        Part of the rows that ``fit`` sets aside for calibration.
+    random_state : int or None, default None
+
+    Attributes
+    ----------
+    estimator_, scale_estimator_ : the trained models
+    scores_ : (n_calib,) scores
+    floor_ : float, the floor in use
+    n_floored_ : int, calibration rows whose spread was raised to the floor
+
+    References
+    ----------
+    Papadopoulos, Gammerman, Vovk (2008), Normalized nonconformity measures for regression.
+    Lei, G'Sell, Rinaldo, Tibshirani, Wasserman (2018), Distribution-free predictive inference, sec. 5.2.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        scale_estimator: Any = None,
+        *,
+        alpha: Any = 0.1,
+        beta: float = 0.0,
+        floor: float | None = None,
+        scale_size: float | int = 1 / 3,
+        calibration_size: float | int = 0.5,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.scale_estimator = scale_estimator
+        self.alpha = alpha
+        self.beta = beta
+        self.floor = floor
+        self.scale_size = scale_size
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def _train(self, X: Any, y: FloatArray) -> None:
+        self._check_parameters()
+        centre = LinearRegression() if self.estimator is None else clone(self.estimator)
+        scale = clone(centre if self.scale_estimator is None else self.scale_estimator)
+        X, X_scale, y, y_scale = split_rows(X, y, self.scale_size, self.random_state)
+        self.estimator_ = centre.fit(X, y)
+        deviation = np.abs(y_scale - predict_values(self.estimator_, X_scale))
+        self.scale_estimator_ = scale.fit(X_scale, deviation)
+        self._trained_floor = _FLOOR_TRAINED * float(deviation.mean())
+
+    def _use_fitted(self) -> None:
+        self._check_parameters()
+        if self.scale_estimator is None:
+            raise MethodError("calibrate needs a trained scale_estimator beside the trained estimator")
+        self.estimator_ = self.estimator
+        self.scale_estimator_ = self.scale_estimator
+
+    def _check_parameters(self) -> None:
+        if not 0 <= self.beta < np.inf:
+            raise MethodError(f"beta must be a finite number not below 0, got {self.beta!r}")
+        if self.floor is not None and not 0 < self.floor < np.inf:
+            raise MethodError(f"floor must be a finite number above 0, got {self.floor!r}")
+
+    def _calibrate(self, X: Any, y: FloatArray) -> None:
+        scale = predict_values(self.scale_estimator_, X)
+        self._set_scores(predict_values(self.estimator_, X), y, scale)
+
+    def _intervals(self, X: Any, levels: Sequence[Fraction]) -> FloatArray:
+        scale = predict_values(self.scale_estimator_, X)
+        return self._around(predict_values(self.estimator_, X), scale, levels)
+
+    def calibrate_pred(self, y_pred: Any, y: Any, scale: Any) -> Self:
+        """Calibrate from bare predictions and spreads; no model is needed.
+
+        Parameters
+        ----------
+        y_pred, y, scale : (n,) predictions, targets and predicted spreads of the calibration rows
+        """
+        self._check_parameters()
+        y = check_target(y)
+        prediction = check_vector(y_pred, "y_pred", length=len(y))
+        self._set_scores(prediction, y, check_vector(scale, "scale", length=len(y)))
+        return self
+
+    def predict_interval_pred(self, y_pred: Any, scale: Any, alpha: Any = None) -> FloatArray:
+        """(n, 2) intervals around bare predictions with bare spreads; (L, n, 2) for several levels."""
+        check_is_fitted(self)
+        prediction = check_vector(y_pred, "y_pred")
+        spread = check_vector(scale, "scale", length=len(prediction))
+        levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
+        out = self._around(prediction, spread, levels)
+        return out[0] if is_scalar else out
+
+    def _set_scores(self, prediction: FloatArray, y: FloatArray, scale: FloatArray) -> None:
+        self.floor_ = self._choose_floor(scale)
+        spread, self.n_floored_ = self._spread(scale)
+        self.scores_ = np.abs(y - prediction) / spread
+        self.thresholds_ = {}
+
+    def _choose_floor(self, scale: FloatArray) -> float:
+        if self.floor is not None:
+            return float(self.floor)
+        trained = getattr(self, "_trained_floor", 0.0)
+        if trained > 0:
+            return float(trained)
+        positive = scale[scale > 0]
+        # no positive spread anywhere: any floor gives the same intervals, those of constant width
+        return _FLOOR_BARE * float(np.median(positive)) if len(positive) else 1.0
+
+    def _spread(self, scale: FloatArray) -> tuple[FloatArray, int]:
+        """s + beta with s at least the floor, and how many rows had to be raised."""
+        floored = int(np.count_nonzero(scale < self.floor_))
+        if floored:
+            warnings.warn(
+                f"{floored} of {len(scale)} predicted spreads are below {self.floor_:g} and raised to it; "
+                "a spread model that stays positive, or beta > 0, would make them meaningful",
+                AssayWarning,
+                stacklevel=5,
+            )
+        return np.maximum(scale, self.floor_) + self.beta, floored
+
+    def _side_scores(self, side: int) -> FloatArray:
+        return np.array(self.scores_)
+
+    def _around(self, prediction: FloatArray, scale: FloatArray, levels: Sequence[Fraction]) -> FloatArray:
+        out = np.empty((len(levels), len(prediction), 2))
+        spread, _ = self._spread(scale)
+        for ends, level in zip(out, levels, strict=True):
+            half = self._threshold(level) * spread
+            np.subtract(prediction, half, out=ends[:, 0])
+            np.add(prediction, half, out=ends[:, 1])
+        return out
