@@ -127,7 +127,7 @@ def test_runs_and_report(compared, folder, monkeypatch, capsys):
 
 def test_quiet_says_nothing_but_the_answer(folder):
     done = assay(
-        folder, "compare", "wine", "--seeds", "1", "--methods", "lac", "--quiet", "--store", "wine.db",
+        folder, "compare", "wine", "--model", "sklearn.linear_model:LogisticRegression", "--seeds", "1", "--methods", "lac", "--quiet", "--store", "wine.db",
         "--report", "wine.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
