@@ -17,7 +17,7 @@ from assay.core.checks import FloatArray, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels
 from assay.core.quantiles import conformal_quantile
-from assay.core.seeds import derive_seed, seed_of
+from assay.core.seeds import seed_of
 
 # Spreads below this part of the draws' magnitude are rounding; the floor depends on the row alone,
 # so calibration and test rows are treated alike.
@@ -40,24 +40,23 @@ class BallSetRegressor(DensitySetRegressor):
         raise NotImplementedError
 
     def _law(self) -> dict[str, Any]:
-        law = {
+        if int(self.n_samples) < 1:
+            raise MethodError(f"n_samples must be at least 1, got {self.n_samples!r}")
+        return {
             "n_samples": self.n_samples,
             "n_reference": self._n_reference(),
             "adjustment": self._adjustment(),
         }
-        if int(self.n_samples) < 1:
-            raise MethodError(f"n_samples must be at least 1, got {self.n_samples!r}")
-        return law
 
     def _drawn(self, model: Any, X: Any, seed: int, outputs: int, stage: str) -> Iterator[Any]:
         """(rows, centres, sorted spread distances, floors) of pieces of X."""
         m, extra = int(self.n_samples), self._n_reference()
         per_row = 8 * 4 * (m + extra) * outputs
         for rows, piece in self._pieces(model, X, per_row):
-            centers = draw(model, piece, m, derive_seed(seed, stage, "centers"), outputs)
+            centers = draw(model, piece, m, self._stream(model, seed, stage, "centers"), outputs)
             reference = None
             if extra:
-                reference = draw(model, piece, extra, derive_seed(seed, stage, "reference"), outputs)
+                reference = draw(model, piece, extra, self._stream(model, seed, stage, "reference"), outputs)
             yield rows, centers, *self._spread(centers, reference)
 
     def _spread(self, centers: FloatArray, reference: FloatArray | None) -> tuple[FloatArray, FloatArray]:

@@ -84,7 +84,7 @@ class ConditionalPCP(BallSetRegressor):
         return resolve_adjustment(self.adjustment)
 
     def _n_reference(self) -> int:
-        if self._adjustment() is IDENTITY:
+        if self._adjustment() == IDENTITY:
             return 0
         count = int(self.n_samples if self.n_reference is None else self.n_reference)
         if count < 1:

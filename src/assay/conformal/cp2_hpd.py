@@ -17,7 +17,6 @@ from assay.core.checks import FloatArray, check_vector, row_count
 from assay.core.errors import MethodError
 from assay.core.levels import lower_rank, parse_levels
 from assay.core.quantiles import conformal_quantile
-from assay.core.seeds import derive_seed
 
 _EPS = 4 * float(np.finfo(np.float64).eps)
 
@@ -92,7 +91,7 @@ class ConditionalHPD(DensitySetRegressor):
     def _log_levels(self, X: Any, stage: str, level: Fraction) -> FloatArray:
         """(n,) log c(x) of the rows at one level."""
         model, n, m = self.model_, row_count(X), int(self.n_samples)
-        if n == 0 or resolve_adjustment(self.adjustment) is IDENTITY:
+        if n == 0 or resolve_adjustment(self.adjustment) == IDENTITY:
             return np.zeros(n)
         closed = getattr(model, "hdr_log_threshold", None)
         exact = None if closed is None else closed(X, level)
@@ -101,7 +100,7 @@ class ConditionalHPD(DensitySetRegressor):
         rank = lower_rank(m - 1, level)
         out = np.empty(n)
         for rows, piece in self._pieces(model, X, 8 * 4 * m * self.n_outputs_):
-            draws = draw(model, piece, m, derive_seed(self.seed_, stage, "density"), self.n_outputs_)
+            draws = draw(model, piece, m, self._stream(model, self.seed_, stage, "density"), self.n_outputs_)
             out[rows] = np.partition(log_density_of_draws(model, piece, draws), rank, axis=1)[:, rank]
         return out
 
@@ -121,7 +120,7 @@ class ConditionalHPD(DensitySetRegressor):
     def _map(self) -> Adjustment:
         """The adjustment in the scale of the raw scores: a ratio of densities is a difference of logs."""
         adjustment = resolve_adjustment(self.adjustment)
-        return DIFFERENCE if adjustment is LINEAR else adjustment
+        return DIFFERENCE if adjustment == LINEAR else adjustment
 
     def conformity_scores(self, alpha: Any = None) -> FloatArray:
         """(n_calib,) conformal scores of the calibration rows at one level.

@@ -149,6 +149,16 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return None
         return rows, first
 
+    def _stream(self, model: Any, seed: int, stage: str, purpose: str) -> int:
+        """Seed of the draws for one purpose.
+
+        Where a row's draws depend on the row alone they are a fixed function of it, in calibration
+        and prediction alike: a row gets the same score wherever it stands. Otherwise calibration and
+        test rows need draws of their own, lest rows of the same place share them.
+        """
+        parts = (purpose,) if getattr(model, "samples_by_row", False) else (stage, purpose)
+        return derive_seed(seed, *parts)
+
     def _check_law(self) -> None:
         law = self._law()
         changed = [
@@ -206,6 +216,10 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._check_law()
         sets = self._sets(X, levels)
         return sets[0] if is_scalar else sets
+
+    def predict_region(self, X: Any, alpha: Any = None) -> Any:
+        """The same as :meth:`predict_set`, by the name of the region contract."""
+        return self.predict_set(X, alpha)
 
     def _default_alpha(self) -> Any:
         return self.alpha if self.level_ is None else self.level_

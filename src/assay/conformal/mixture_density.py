@@ -197,7 +197,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         for epoch in range(1, epochs + 1):
             total = 0.0
             shuffled = train[torch.randperm(len(train), generator=generator)].to(self.device)
-            for rows in torch.split(shuffled, int(self.batch_size)):  # type: ignore[no-untyped-call]
+            for rows in torch.split(shuffled, int(self.batch_size)):
                 optimiser.zero_grad(set_to_none=True)
                 loss = loss_of(x_all[rows], y_all[rows])
                 loss.backward()
@@ -255,6 +255,8 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """(n, n_samples, q) draws; a row's draws depend on its values and the seed, never on the batch."""
         features = self._features(X)
+        if len(features) == 0:
+            return np.empty((0, n_samples, self.n_outputs_))
         log_w, means, scales = self._mixture(features)
         keys = row_keys(features, seed_of(random_state), "mixture density")
         n, k, q = means.shape
