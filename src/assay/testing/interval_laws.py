@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -277,7 +278,7 @@ def nan_and_infinite_predictions(contract: Intervals, subject: Subject) -> None:
     refused_with(lambda: contract.ask(method, broken), {"5", "40", "6"}, "NaN predictions")
     broken[[6, 11, 19, 23, 38]] = np.inf
     short = contract.calibrated(subject, X[:3], y[:3])
-    steps = {
+    steps: dict[str, Callable[[], NDArray[Any]]] = {
         "asked with": lambda: contract.ask(method, broken),
         "asked with, and calibrated on three rows,": lambda: contract.ask(short, broken),
         "calibrated on": lambda: contract.ask(contract.calibrated(subject, broken, y), X),
