@@ -136,7 +136,7 @@ def ledger_page() -> str:
         "# Ledger of claims",
         "What papers say beside what we measured, whichever way it came out. The gain is the paired "
         "difference to the baseline, in the direction of the claim. Code writes the verdict: a claim *holds* "
-        "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if the whole of it "
+        "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
         "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
         "`assay verify --record` runs the claims and renews this page.",
         ", ".join(f"{count} {verdict}" for verdict, count in rows.counts().items() if count) + ".",
