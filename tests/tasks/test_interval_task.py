@@ -12,7 +12,7 @@ from assay.conformal import SplitConformalRegressor
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.read import as_table
 from assay.tasks import get_task
-from assay.tasks.interval import IntervalTask
+from assay.tasks.interval import IntervalTask, check_region
 
 TENTH = Fraction(1, 10)
 TASK = IntervalTask()
@@ -220,3 +220,49 @@ def test_split_conformal_covers_within_its_range(seed):
     outcome = TASK.evaluate(SplitConformalRegressor(alpha=0.1), split, TENTH)
     low, high = outcome.detail["expected_coverage"]
     assert low <= outcome.metrics["coverage"] <= high
+
+
+class TwoPieces(BaseEstimator):
+    """Sets [-1, 0] and [2, 3] around twice the first feature; the interval is all of [-1, 3]."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict_interval(self, X):
+        return X[:, :1] + [-1.0, 3.0]
+
+    def predict_region(self, X):
+        class Pieces:
+            def contains(self, y):
+                z = y - X[:, 0]
+                return ((z >= -1) & (z <= 0)) | ((z >= 2) & (z <= 3))
+
+            def volume(self):
+                return np.full(len(X), 2.0)
+
+        return Pieces()
+
+
+def test_a_set_of_several_pieces_is_judged_itself(split):
+    outcome = TASK.evaluate(TwoPieces(), split, TENTH)
+    z = split.y_test - split.X_test[:, 0]
+    inside = ((z >= -1) & (z <= 0)) | ((z >= 2) & (z <= 3))
+    assert outcome.metrics["coverage"] == inside.mean() < ((z >= -1) & (z <= 3)).mean()
+    assert outcome.metrics["mean_width"] == outcome.metrics["median_width"] == 2
+    assert np.isnan(outcome.metrics["width_quintile_gap"])
+
+
+def test_regions_of_the_wrong_shape_are_refused(split):
+    class Broken:
+        def __init__(self, covered, width):
+            self.contains, self.volume = lambda y: covered, lambda: width
+
+    y = np.zeros(3)
+    yes = np.ones(3, dtype=bool)
+    with pytest.raises(MethodError, match=r"contains\(\) of shape \(2,\)"):
+        check_region(Broken(yes[:2], np.ones(3)), y)
+    with pytest.raises(MethodError, match=r"negative or NaN in 1 of 3 rows, first at row 2"):
+        check_region(Broken(yes, np.array([1, 2, np.nan])), y)
+    covered, width = check_region(Broken(yes, np.array([0, np.inf, 1])), y)
+    assert covered.all()
+    assert width.dtype == np.float64

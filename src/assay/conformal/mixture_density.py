@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from assay.conformal.density_models import check_outputs
 from assay.core.checks import FloatArray
@@ -24,7 +25,7 @@ _MIN_SCALE = 1e-3
 _MAX_LOG_SCALE = 7.0
 _GRADIENT_NORM = 5.0
 _MIN_ROWS_TO_VALIDATE = 20
-_CHUNK_BYTES = 2**26
+_CHUNK_BYTES = 2**22
 _LOG_2PI = float(np.log(2 * np.pi))
 
 Layers = list[tuple[FloatArray, FloatArray]]
@@ -125,7 +126,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         Y = check_outputs(y)
         x_scaler = StandardScaler().fit(X)
         y_scaler = StandardScaler().fit(Y)
-        layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
+        # one thread: for networks of this size more only wait for each other
+        with threadpool_limits(1):
+            layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
         self.x_scaler_ = x_scaler
         self.y_scaler_ = y_scaler
         self.layers_ = layers
@@ -240,7 +243,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         for weight, bias in self.layers_[:-1]:
             h = np.maximum(h @ weight + bias, 0)
         weight, bias = self.layers_[-1]
-        raw = h @ weight + bias
+        # the last bits of a matrix product depend on the number of rows; a row's draws must not, and
+        # the weights were trained in float32 anyway
+        raw = (h @ weight + bias).astype(np.float32).astype(np.float64)
         log_w = raw[:, :k] - logsumexp(raw[:, :k], axis=1, keepdims=True)
         means = raw[:, k : k + k * q].reshape(-1, k, q) * self.y_scaler_.scale_ + self.y_scaler_.mean_
         log_s = np.clip(raw[:, k + k * q :].reshape(-1, k, q), np.log(_MIN_SCALE), _MAX_LOG_SCALE)
