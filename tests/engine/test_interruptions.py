@@ -142,7 +142,7 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_goes_on(tmp_path):
     start = time.monotonic()
     os.killpg(driver.process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     out, err = driver.end()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert driver.process.returncode == 130
     assert out.splitlines()[-1] == "interrupted: 2 of 4 trials have not run"
     assert "Traceback" not in err
