@@ -193,7 +193,10 @@ def measure(case: Case, *, module: str, memory: bool = True, repeats: int | None
 
 def table(results: Mapping[str, Sequence[Measured]]) -> str:
     """A Markdown table of ratios, memory and agreement."""
-    lines = ["| case | library | time, ratio | extra memory, MiB | answer | note |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| case | library | time, ratio | extra memory, MiB | answer | note |",
+        "|---|---|---|---|---|---|",
+    ]
     for case, rows in results.items():
         for row in rows:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"

@@ -127,8 +127,8 @@ def test_runs_and_report(compared, folder, monkeypatch, capsys):
 
 def test_quiet_says_nothing_but_the_answer(folder):
     done = assay(
-        folder, "compare", "wine", "--seeds", "1", "--methods", "lac", "--quiet", "--store", "wine.db",
-        "--report", "wine.html",
+        folder, "compare", "wine", "--model", "sklearn.naive_bayes:GaussianNB", "--seeds", "1",
+        "--methods", "lac", "--quiet", "--store", "wine.db", "--report", "wine.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not done.stderr

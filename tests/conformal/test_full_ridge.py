@@ -110,7 +110,7 @@ def test_all_ways_agree_for_far_rows_and_little_memory():
     X, y = table(50)
     X_test = np.concatenate([table(20, seed=1)[0], [[100.0, 0, 0], [0, 0, -30.0]]])
     whole = FullConformalRidge().fit(X, y).predict_interval(X_test, [0.05, 0.3])
-    small = FullConformalRidge(max_memory=1e-3).fit(X, y)
+    small = FullConformalRidge(max_memory=1024).fit(X, y)
     np.testing.assert_allclose(small.predict_interval(X_test, [0.05, 0.3]), whole, rtol=1e-10)
     rows = [small.predict_interval(X_test[i : i + 1], [0.05, 0.3]) for i in range(len(X_test))]
     np.testing.assert_allclose(np.concatenate(rows, axis=1), whole, rtol=1e-10)

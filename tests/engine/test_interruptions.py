@@ -75,7 +75,7 @@ def kill_and_resume(folder, kills, seeds, longest):
     rng = random.Random(0)
     counts = []
     for i in range(kills):
-        driver = Driver(folder, path, 2, seeds)
+        driver = Driver(folder, path, 1 + i % 2, seeds)
         driver.wait_for("row" if i % 2 else "ready")
         time.sleep(rng.uniform(0, 0.2 if i % 2 else longest))
         driver.process.kill()

@@ -59,7 +59,10 @@ def _method_notices(result: Comparison) -> list[str]:
             key = (trial.method, notice[0])
             first, count = said.get(key, (notice[1], 0))
             said[key] = (first, count + 1)
-    lines = [f"{method} ({plural(n, 'trial')}): {first}" for (method, _), (first, n) in said.items()]
+    lines = [
+        f"{method} ({plural(n, 'trial')}): {first.removeprefix('AssayWarning: ')}"
+        for (method, _), (first, n) in said.items()
+    ]
     errors: dict[tuple[str, str, str], list[int]] = {}
     for trial in result.failed:
         errors.setdefault((trial.method, trial.status, text.first_line(trial.error)), []).append(trial.seed)

@@ -30,23 +30,23 @@ from assay.core.levels import conformal_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
 
 METHODS = ("plus", "base", "minmax")
-_MIB = 2**20
+MAX_MEMORY = 256 * 2**20
 _FITTED = ("estimator_", "models_", "leverage_", "scores_", "fold_", "thresholds_", "_lists", "_errors")
 
 
 def fold_numbers(cv: Any, X: Any, y: FloatArray, random_state: Any) -> NDArray[np.intp]:
     """(n,) number of the fold that leaves each row out, from 0 to K - 1.
 
-    ``cv`` is a number of folds (drawn by ``random_state``) or a scikit-learn splitter whose test
-    parts hold every row exactly once.
+    ``cv`` is a number of folds (drawn by ``random_state``; one a row where rows are fewer) or a
+    scikit-learn splitter whose test parts hold every row exactly once.
     """
     n = row_count(X)
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         if n < 2:
             raise DataError(f"{n} sample(s) given: at least 2 are needed, one to train and one to leave out")
-        if not 2 <= cv <= n:
-            raise DataError(f"cv={cv} folds of {n} rows: give a number of folds from 2 to {n}")
-        cv = KFold(int(cv), shuffle=True, random_state=random_state)
+        if cv < 2:
+            raise MethodError(f"cv={cv}: give a number of folds, at least 2")
+        cv = KFold(min(int(cv), n), shuffle=True, random_state=random_state)
     fold = np.full(n, -1, dtype=np.intp)
     seen = 0
     for number, (_, test) in enumerate(check_cv(cv).split(np.zeros((n, 1)), y)):
@@ -86,14 +86,13 @@ class CrossIntervalRegressor(IntervalRegressor):
     """
 
     method: str
-    max_memory: float
+    max_memory: int
 
     def _check_parameters(self) -> None:
         parse_levels(self.alpha)
         if self.method not in METHODS:
             raise MethodError(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
-        if not self.max_memory > 0:
-            raise MethodError(f"max_memory must be a number of MiB above 0, got {self.max_memory!r}")
+        check_max_memory(self.max_memory)
 
     def _forget(self) -> None:
         """Drop what a former fit left: models and residuals belong together."""
@@ -166,7 +165,7 @@ class CrossIntervalRegressor(IntervalRegressor):
     def _kth(self, table: FloatArray, rank: int) -> FloatArray:
         """The rank-th smallest of table[fold of i] + R_i over i, for each column."""
         if 8 * len(self._lists) < len(self.scores_):
-            return kth_of_shifted(table, self._lists, rank, int(self.max_memory * _MIB / 4))
+            return kth_of_shifted(table, self._lists, rank, self.max_memory)
         out = np.empty(table.shape[1])
         for columns in row_blocks(table.shape[1], len(self.scores_) * 24, self.max_memory):
             sums = table[self.fold_, columns] + self.scores_[:, None]
@@ -207,8 +206,14 @@ def join_crossed(ends: FloatArray) -> None:
     ends[crossed] = ends[crossed].mean(axis=1, keepdims=True)
 
 
-def row_blocks(n: int, bytes_a_row: int, max_memory: float) -> Iterator[slice]:
-    """Slices of n rows whose working set stays below ``max_memory`` MiB (at least one row each)."""
-    step = max(1, int(max_memory * _MIB) // max(1, bytes_a_row))
+def check_max_memory(max_memory: int) -> None:
+    """Refuse a bound that is no number of bytes above 0."""
+    if not max_memory > 0:
+        raise MethodError(f"max_memory must be a number of bytes above 0, got {max_memory!r}")
+
+
+def row_blocks(n: int, bytes_a_row: int, max_memory: int) -> Iterator[slice]:
+    """Slices of n rows whose working set stays below ``max_memory`` bytes (at least one row each)."""
+    step = max(1, int(max_memory) // max(1, bytes_a_row))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))

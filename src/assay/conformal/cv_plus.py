@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from assay.conformal.cross_fit import CrossIntervalRegressor, fit_without, fold_numbers
+from assay.conformal.cross_fit import MAX_MEMORY, CrossIntervalRegressor, fit_without, fold_numbers
 from assay.conformal.interval_base import training_target
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError
@@ -29,12 +29,13 @@ class CrossValidationPlusRegressor(CrossIntervalRegressor):
     alpha : level, default 0.1
         Miscoverage.
     cv : int or splitter, default 10
-        Number of folds (Barber et al. use 10), or a scikit-learn splitter that leaves every row out once.
+        Number of folds (Barber et al. use 10; one a row where rows are fewer), or a scikit-learn
+        splitter that leaves every row out once.
     method : {"plus", "base", "minmax"}, default "plus"
         "base" puts the quantile of R around the model of all rows (cross-conformal in the naive
         form, no guarantee); "minmax" around the outermost of the K models (covers 1 - alpha, wider).
-    max_memory : float, default 256
-        Bound in MiB of the working set of a prediction.
+    max_memory : int, default 256 MiB
+        Bound in bytes of the working set of a prediction; it does not change the answer.
     random_state : int or None, default None
         Draws the folds.
 
@@ -55,7 +56,7 @@ class CrossValidationPlusRegressor(CrossIntervalRegressor):
         alpha: Any = 0.1,
         cv: Any = 10,
         method: str = "plus",
-        max_memory: float = 256,
+        max_memory: int = MAX_MEMORY,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -76,7 +77,7 @@ class CrossValidationPlusRegressor(CrossIntervalRegressor):
         Raises
         ------
         DataError
-            NaN or infinite targets, lengths that differ, fewer rows than folds.
+            NaN or infinite targets, lengths that differ, fewer than two rows.
         """
         y = training_target(X, y)
         self._check_parameters()

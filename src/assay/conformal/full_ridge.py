@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from assay.conformal.cross_fit import row_blocks
+from assay.conformal.cross_fit import MAX_MEMORY, check_max_memory, row_blocks
 from assay.conformal.interval_base import IntervalRegressor, training_target
 from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
@@ -22,7 +22,6 @@ from assay.core.levels import lower_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
 from assay.core.state import all_or_nothing
 
-_MIB = 2**20
 # beyond this bound on |h| a training row's own set may be unbounded: the general sweep decides
 _SAFE_REACH = 1 - 1e-6
 
@@ -44,8 +43,8 @@ class FullConformalRidge(IntervalRegressor):
         not penalised.
     alpha : level, default 0.1
         Miscoverage.
-    max_memory : float, default 256
-        Bound in MiB of the working set of a prediction.
+    max_memory : int, default 256 MiB
+        Bound in bytes of the working set of a prediction; it does not change the answer.
 
     Attributes
     ----------
@@ -58,7 +57,7 @@ class FullConformalRidge(IntervalRegressor):
     Nouretdinov, Melluish, Vovk (2001), Ridge regression confidence machine.
     """
 
-    def __init__(self, estimator: Any = None, *, alpha: Any = 0.1, max_memory: float = 256) -> None:
+    def __init__(self, estimator: Any = None, *, alpha: Any = 0.1, max_memory: int = MAX_MEMORY) -> None:
         self.estimator = estimator
         self.alpha = alpha
         self.max_memory = max_memory
@@ -87,8 +86,7 @@ class FullConformalRidge(IntervalRegressor):
                 f"the estimator must be Ridge or LinearRegression with a direct solver and coefficients of "
                 f"any sign, got {base!r}; other models have no exact full conformal set"
             )
-        if not self.max_memory > 0:
-            raise MethodError(f"max_memory must be a number of MiB above 0, got {self.max_memory!r}")
+        check_max_memory(self.max_memory)
         if len(y) < 2:
             raise DataError(f"{len(y)} sample(s) given: at least 2 are needed")
         if issparse(X):
@@ -148,8 +146,7 @@ class FullConformalRidge(IntervalRegressor):
             np.divide(size[start:stop], hat, out=hat)
             return hat
 
-        limit = int(self.max_memory * _MIB)
-        return kth_near_sorted(size, rank, 1 / (1 + reach), 1 / (1 - reach), candidates, limit)
+        return kth_near_sorted(size, rank, 1 / (1 + reach), 1 / (1 - reach), candidates, self.max_memory)
 
     def _end_far(self, weights: FloatArray, need: int, side: int) -> FloatArray:
         """Far end of the set in u on one side, for any h: a sweep over the ends of all rows' sets."""

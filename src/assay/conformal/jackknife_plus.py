@@ -12,7 +12,13 @@ from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from assay.conformal.cross_fit import CrossIntervalRegressor, fit_without, join_crossed, row_blocks
+from assay.conformal.cross_fit import (
+    MAX_MEMORY,
+    CrossIntervalRegressor,
+    fit_without,
+    join_crossed,
+    row_blocks,
+)
 from assay.conformal.interval_base import training_target
 from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
@@ -23,7 +29,6 @@ from assay.core.state import all_or_nothing
 
 # a row that alone determines its own prediction has no leave-one-out formula
 _MIN_FREEDOM = 1e-8
-_MIB = 2**20
 
 
 class JackknifePlusRegressor(CrossIntervalRegressor):
@@ -45,8 +50,8 @@ class JackknifePlusRegressor(CrossIntervalRegressor):
     method : {"plus", "base", "minmax"}, default "plus"
         "base" is the jackknife (the quantile of R around the model of all rows; no guarantee),
         "minmax" puts it around the outermost of the n models (covers 1 - alpha, wider).
-    max_memory : float, default 256
-        Bound in MiB of the working set of a prediction.
+    max_memory : int, default 256 MiB
+        Bound in bytes of the working set of a prediction; it does not change the answer.
 
     Attributes
     ----------
@@ -60,7 +65,7 @@ class JackknifePlusRegressor(CrossIntervalRegressor):
     """
 
     def __init__(
-        self, estimator: Any = None, *, alpha: Any = 0.1, method: str = "plus", max_memory: float = 256
+        self, estimator: Any = None, *, alpha: Any = 0.1, method: str = "plus", max_memory: int = MAX_MEMORY
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
@@ -151,7 +156,7 @@ class JackknifePlusRegressor(CrossIntervalRegressor):
             hat += size[start:stop]
             return hat
 
-        return kth_near_sorted(size, rank, 1 - reach, 1 + reach, candidates, int(self.max_memory * _MIB))
+        return kth_near_sorted(size, rank, 1 - reach, 1 + reach, candidates, self.max_memory)
 
     def _shift_range(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Smallest and largest of mu_-i(x) - f(x) over i."""

@@ -128,18 +128,21 @@ def choose(summary: Summary) -> Choice:
 def rule(summary: Summary) -> str:
     """The rule as a sentence, with the numbers of this comparison."""
     J, planned = len(summary.compared_seeds), len(summary.seeds)
-    rows = next((m.rows for m in summary.methods if m.rows), None)
+    every = list(dict.fromkeys(m.rows for m in summary.methods if m.rows))
     if J >= MIN_SEEDS_FOR_T:
         test = f"one-sided t-test at the 5 % level over {J} seeds"
-        if rows:
-            floor = _binomial_error(summary.target, rows.total)
+        if every:
+            widest = max(every, key=lambda rows: rows.ratio)
+            factor = f"1/{J} + {widest.test}/{widest.train} = {1 / J + widest.ratio:.3f}"
+            less = " (less where a method trains on more rows)" if len(every) > 1 else ""
+            floor = _binomial_error(summary.target, widest.total)
             test += (
-                f", variance times 1/{J} + {rows.test}/{rows.train} = {1 / J + rows.ratio:.3f} after Nadeau "
-                f"and Bengio, standard error at least {floor:.4f}, the binomial error of {rows.total} rows"
+                f", variance times {factor}{less} after Nadeau and Bengio, "
+                f"standard error at least {floor:.4f}, the binomial error of {widest.total:,} rows"
             )
     else:
         test = "mean coverage under the 5 % quantile of an exactly valid method on one split"
-        if rows:
+        for rows in every:
             bound = valid_coverage_quantile(summary.info.alpha, rows.calib, rows.test, SIGNIFICANCE)
             test += f", {bound:.3f} with {rows.calib} calibration and {rows.test} test rows"
     text = (

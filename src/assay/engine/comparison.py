@@ -125,9 +125,9 @@ class Comparison:
     def best(self) -> Choice:
         """The recommended method, the rule that chose it and the reason.
 
-        ``method`` is None if none qualifies. It is the smallest (by the task's size metric) of the methods of which no trial failed and
+        It is the smallest (by the task's size metric) of the methods of which no trial failed and
         whose coverage is not significantly below 1 - alpha; ``rule`` says so with the numbers of this
-        comparison. ``str()`` of the answer is a sentence.
+        comparison. ``method`` is None if none qualifies. ``str()`` of the answer is a sentence.
         """
         return self._choice
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -147,7 +147,8 @@ def valid_coverage_quantile(alpha: Any, n_calib: int, n_test: int, probability: 
     else:
         log_mass = choose + special.xlogy(k, 1 - float(level)) + special.xlogy(n_test - k, float(level))
     cumulated = np.cumsum(np.exp(log_mass))
-    return min(int(np.searchsorted(cumulated, probability)), n_test) / n_test
+    # the sum meets a probability such as one half only up to rounding
+    return min(int(np.searchsorted(cumulated, probability - 1e-12)), n_test) / n_test
 
 
 class Summary:
@@ -233,17 +234,14 @@ class Summary:
         ratio = rows.ratio if rows else None
         estimates = {}
         differences = {}
-        base = self.ok(self.reference) if self.reference not in (None, name) else {}
-        for metric in (m.name for m in self.metrics):
+        for metric, unit in ((m.name, m.unit) for m in self.metrics):
             values = {seed: r.metrics[metric] for seed, r in ok.items() if metric in r.metrics}
-            estimates[metric] = self._interval_of_one(metric, estimate(values, ratio), rows)
-            pairs = {
-                seed: _difference(value, base[seed].metrics[metric])
-                for seed, value in values.items()
-                if seed in base and metric in base[seed].metrics
-            }
-            if pairs:
-                differences[metric] = estimate(pairs, ratio)
+            of = self._interval_of_one(metric, estimate(values, ratio), rows)
+            estimates[metric] = _bounded(of, unit, list(values.values()))
+            if self.reference not in (None, name):
+                gap = self.paired(name, str(self.reference), metric)
+                if gap.seeds or gap.undefined:
+                    differences[metric] = gap
         every = (*STATUSES, "not run")
         return MethodSummary(
             name=name,
@@ -271,8 +269,9 @@ class Summary:
             for seed in mine
             if seed in theirs and metric in mine[seed].metrics and metric in theirs[seed].metrics
         }
-        rows = _rows(mine.values())
-        return estimate(values, rows.ratio if rows else None)
+        rows = [_rows(trials.values()) for trials in (mine, theirs)]
+        # a method without a calibration part learns from more rows; the larger ratio is the careful one
+        return estimate(values, max((r.ratio for r in rows if r), default=None))
 
 
 def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
@@ -295,6 +294,13 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
         return Estimate(mean, seeds=tuple(kept), undefined=undefined)
     low, high = corrected_interval(numbers, ratio)
     return Estimate(mean, low, high, "corrected t", tuple(kept), undefined)
+
+
+def _bounded(of: Estimate, unit: str, values: Sequence[float]) -> Estimate:
+    """The interval without what the mean cannot be: a share lies in [0, 1], a size is not negative."""
+    if of.low is None or of.high is None or not unit or any(value < 0 for value in values):
+        return of
+    return replace(of, low=max(of.low, 0.0), high=min(of.high, 1.0) if unit == "share" else of.high)
 
 
 def _difference(a: float, b: float) -> float:

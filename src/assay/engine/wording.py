@@ -42,9 +42,10 @@ def share(value: float | None) -> str:
 
 
 def signed(value: float | None, decimals: int | None = None) -> str:
-    """A difference, with its sign."""
+    """A difference, with its sign unless it is zero as shown."""
     text = number(value, decimals)
-    return f"+{text}" if value is not None and value > 0 else text
+    shows_zero = not any(digit in text for digit in "123456789∞")
+    return f"+{text}" if value is not None and value > 0 and not shows_zero else text
 
 
 def decimals_for(of: Estimate) -> int | None:

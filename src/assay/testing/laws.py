@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 #: slug -> what a method that keeps the law does; the order is that of CONFORMANCE
 LAWS = {
-    "exact-rank": "The threshold is exactly the ceil((1 - alpha)(n + 1))-th smallest score; infinite beyond n.",
+    "exact-rank": "The threshold is the exact ceil((1 - alpha)(n + 1))-th smallest score, infinite beyond n.",
     "batching": "The answer for a row does not depend on the rows that are asked for with it.",
     "order": "Permuting calibration rows, test rows or classes changes nothing but the order of the answer.",
     "types": "Lists, tables, tensors, float16 to float64, (n,) and (n, 1), one row and no row all work.",

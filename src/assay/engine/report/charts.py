@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from assay.engine.report.svg import (
     Box,
     Chart,
@@ -95,9 +97,9 @@ def scatter(
         parts.append(rect(left, y(band[1]), right - left, y(band[0]) - y(band[1]), "band"))
     parts += _levels(y, left, right, 6)
     if finite:
-        for value, label in x.labels(7 if width > 500 else 4):
-            parts += [line(x(value), bottom, x(value), bottom + 5, "axis")]
-            parts.append(words(x(value), bottom + 19, label, "tick", "middle"))
+        for at, label in _spaced(x, 7 if width > 500 else 4):
+            parts.append(line(at, bottom, at, bottom + 5, "axis"))
+            parts.append(words(at, bottom + 19, label, "tick", "middle"))
     if far:
         parts += [
             line(edge, top, edge, bottom, "axis"),
@@ -114,23 +116,24 @@ def scatter(
                 parts.append(f'<circle cx="{x(sx):.1f}" cy="{y(sy):.1f}" r="2.2" class="s-{p.kind}"/>')
         parts += _error_bars(p, px, py, x, y)
     for px, py, p in spots:
-        at = f"{p.name}: {x_label} {number(p.x)}, {y_label} {share(p.y)}"
+        tip = f"{p.name}: {x_label} {number(p.x)}, {y_label} {share(p.y)}"
         shape = "triangle" if math.isinf(p.x) else p.shape
-        parts.append(marker(px, py, shape, f"m-{p.kind}", at, 6 if p.kind == "best" else 5))
+        parts.append(marker(px, py, shape, f"m-{p.kind}", tip, 6 if p.kind == "best" else 5))
     nominal = (left, y(target) - 1, right, y(target) + 1)
-    parts += _labels(spots, (left + 2, top + 2, right - 2, bottom - 2), [nominal, *_bar_boxes(spots, x, y)])
-    return Chart(title, description, width, height, "".join(parts))
+    frame = (left + 2, top + 2, right - 2, bottom - 2)
+    labels, note = _labels(spots, frame, [nominal, *_bar_boxes(spots, x, y)])
+    return Chart(title, description, width, height, "".join([*parts, *labels]), note)
 
 
 def _size_scale(points: Sequence[Point], start: float, end: float) -> Scale:
-    """Linear, logarithmic where sizes differ by more than twelve times."""
+    """Linear, logarithmic where sizes differ by more than four times."""
     values = _finite([v for p in points for v in (p.x, *(s[0] for s in p.seeds))]) or [0.0, 1.0]
     core = _finite([p.x for p in points]) or values
     span = max(core) - min(core) or abs(core[0]) * 0.2 or 1.0
     ends = [v for p in points if p.x_ends for v in p.x_ends]
     # one method's huge interval must not squeeze all others: bars may leave the frame
     values += [min(max(v, min(values) - span), max(values) + span) for v in ends]
-    if min(core) > 0 and max(core) / min(core) > 12:
+    if min(core) > 0 and max(core) / min(core) > 4:
         positive = [v for v in values if v >= min(core) / 3]
         low, high = padded([math.log10(v) for v in positive], 0.06, 0.1)
         return Scale(10**low, 10**high, start, end, log=True)
@@ -172,27 +175,43 @@ def _bar_boxes(spots: Sequence[tuple[float, float, Point]], x: Scale, y: Scale) 
     return boxes
 
 
-def _labels(spots: Sequence[tuple[float, float, Point]], frame: Box, avoid: Sequence[Box]) -> list[str]:
-    """Names beside their points; numbers (the rows of the table) where the names do not all fit."""
+def _labels(
+    spots: Sequence[tuple[float, float, Point]], frame: Box, avoid: Sequence[Box]
+) -> tuple[list[str], str]:
+    """Names beside their points; numbers, and a note that says so, where the names do not all fit."""
     # the recommended method chooses its place first
     order = sorted(spots, key=lambda spot: spot[2].kind != "best")
+    note = ""
     texts = [shorten(p.name, 16 if frame[2] < 500 else 26) for _, _, p in order]
-    boxes = place_labels([(x, y, t) for (x, y, _), t in zip(order, texts, strict=True)], frame, FONT, avoid)
+    named = [(x, y, text) for (x, y, _), text in zip(order, texts, strict=True)]
+    boxes = place_labels(named, frame, FONT, avoid)
     if any(box is None for box in boxes):
+        note = "The numbers are the rows of the table above."
         texts = [str(p.row) for _, _, p in order]
-        boxes = place_labels(
-            [(x, y, t) for (x, y, _), t in zip(order, texts, strict=True)], frame, FONT, avoid
-        )
+        named = [(x, y, text) for (x, y, _), text in zip(order, texts, strict=True)]
+        boxes = place_labels(named, frame, FONT, avoid)
     parts = []
     for (px, py, p), label, box in zip(order, texts, boxes, strict=True):
         if box is None:
             continue
-        if distance(box, px, py) > 13:
+        if distance(box, px, py) > 10:
             near = (min(max(px, box[0]), box[2]), min(max(py, box[1]), box[3]))
             parts.append(line(px, py, *near, "lead"))
         css = {"best": "label halo t-best", "low": "label halo t-low"}.get(p.kind, "label halo name")
         parts.append(words((box[0] + box[2]) / 2, box[3] - FONT * 0.36, label, css, "middle"))
-    return parts
+    return parts, note
+
+
+def _spaced(x: Scale, wanted: int) -> list[tuple[float, str]]:
+    """Pixels and texts of the ticks of a horizontal axis, without those that would touch the one before."""
+    out: list[tuple[float, str]] = []
+    free = -math.inf
+    for value, label in x.labels(wanted):
+        half = text_width(label, FONT) / 2
+        if x(value) - half >= free:
+            out.append((x(value), label))
+            free = x(value) + half + 6
+    return out
 
 
 def _levels(y: Scale, left: float, right: float, wanted: int) -> list[str]:
@@ -229,23 +248,21 @@ def dot_rows(
     parts = [words(0, 12, title, "strong")]
     if band:
         parts.append(rect(x(band[0]), top, x(band[1]) - x(band[0]), base - top, "band"))
-    for value, label in x.labels(3):
-        parts += [
-            line(x(value), top, x(value), base, "grid"),
-            words(x(value), base + 15, label, "tick", "middle"),
-        ]
+    for at, label in _spaced(x, 3):
+        parts.append(line(at, top, at, base, "grid"))
+        parts.append(words(at, base + 15, label, "tick", "middle"))
     if zero is not None:
         parts.append(line(x(zero), top, x(zero), base, "nominal"))
-    if hint:
-        parts.append(words(PANEL_WIDTH, 12, hint, "tick", "end"))
+    parts.append(words(PANEL_WIDTH, 12, hint, "tick", "end"))
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = top + row_height * (i + 0.5)
         css = {"best": "t-best", "low": "t-low"}.get(row.kind, "name")
         tip = f"<title>{esc(row.name)}</title>"
         parts.append(f'<text x="0" y="{y + 4:.1f}" class="{css}">{esc(name)}{tip}</text>')
         parts.append(words(PANEL_WIDTH, y + 4, row.text, "tick", "end"))
-        if math.isinf(row.value):
-            parts.append(marker(right - 8, y, "triangle", f"m-{row.kind}", f"{row.name}: {row.text}"))
+        if not math.isnan(row.value) and not x.inside(row.value):
+            side = (right - 8, "triangle") if row.value > x.high else (left + 8, "triangle-left")
+            parts.append(marker(side[0], y, side[1], f"m-{row.kind}", f"{row.name}: {row.text}"))
         elif not math.isnan(row.value):
             if row.ends:
                 parts.append(line(x(row.ends[0]), y, x(row.ends[1]), y, f"e-{row.kind}"))
@@ -254,7 +271,13 @@ def dot_rows(
 
 
 def _row_scale(rows: Sequence[Row], anchors: Sequence[float], start: float, end: float, log: bool) -> Scale:
-    values = [row.value for row in rows] + list(anchors) or [0.0, 1.0]
+    values = [row.value for row in rows]
+    if len(values) > 3 and not log:
+        # one value far from all others is shown off the scale, so that the others can be told apart
+        centre = anchors[0] if anchors else float(np.median(values))
+        limit = 5 * float(np.median([abs(value - centre) for value in values]))
+        values = [value for value in values if abs(value - centre) <= limit] or values
+    values = [*values, *anchors] or [0.0, 1.0]
     if log:
         ends = [v for row in rows if row.ends for v in row.ends if v > min(values) / 3]
         low, high = padded([math.log10(v) for v in [*values, *ends]], 0.06, 0.3)
@@ -322,7 +345,7 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
             line(left, y(value), right, y(value), "grid"),
             words(left - 7, y(value) + 4, label, "tick", "end"),
         ]
-    parts.append(words(PANEL_WIDTH, height - 4, f"test rows sorted by prediction; {y_label}", "tick", "end"))
+    parts.append(words(PANEL_WIDTH, height - 4, f"rows sorted by prediction; {y_label}", "tick", "end"))
     step = (right - left) / max(1, len(rows))
     bars: list[str] = []
     centre: list[str] = []
@@ -359,6 +382,8 @@ def set_matrix(
     column = min(26.0, (PANEL_WIDTH - left) / len(classes))
     tall = max(text_width(shorten(label, 10), FONT) for label in classes)
     slanted = tall > column - 2
+    if slanted:
+        column = min(26.0, (PANEL_WIDTH - left - 0.5 * tall) / len(classes))
     top += tall * 0.72 + 2 if slanted else 18
     step = 13
     parts = [words(0, 13, shorten(name, 22), "strong")]

@@ -18,6 +18,8 @@ from assay.tasks.base import Metric
 
 MAX_GROUPS = 12
 MAX_TABLE_GROUPS = 40
+#: methods whose examples are drawn
+MAX_EXAMPLES = 9
 #: classes that fit into one panel of example sets
 MAX_CLASSES = 20
 _EXAMPLE_ROWS = 15
@@ -66,8 +68,9 @@ def finished(summary: Summary) -> list[MethodSummary]:
 
 
 def expected_band(summary: Summary) -> tuple[float, float] | None:
-    """The range expected of an exactly valid method on one split (the same for all methods)."""
-    return next((found.expected for found in summary.methods if found.expected), None)
+    """The range expected of an exactly valid method on one split: the reference's, else the first known."""
+    first = sorted(summary.methods, key=lambda found: found.name != summary.reference)
+    return next((found.expected for found in first if found.expected), None)
 
 
 def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart:
@@ -148,10 +151,11 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
                 else _scaled(found.differences.get(metric.name), 100)
             )
             if of is not None and not math.isnan(of.mean):
-                values[found.name] = (of, f"{signed(of.mean, 1)}{' %' if percent else ''}")
+                sign = " %" if percent and math.isfinite(of.mean) else ""
+                values[found.name] = (of, f"{signed(of.mean, 1)}{sign}")
         if not values:
             continue
-        unit = "%" if percent else "percentage points"
+        unit = "%" if percent else "points"
         label = summary.label(metric.name)
         hint = f"← {smaller if metric.name == summary.task.size_metric else 'better'}"
         hint = {"lower": hint, "higher": "better →"}.get(metric.direction, "")
@@ -172,7 +176,7 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
     caption = (
         f"Each method minus {reference} on the same splits, mean and 95 % interval over the seeds on which "
         f"both finished. An interval that leaves out the dashed line is more than chance. Sizes and scores "
-        f"in percent of {reference}'s mean, coverages in percentage points."
+        f"in percent of {reference}'s mean, coverages in percentage points. A triangle lies beyond the axis."
     )
     return Figure(tuple(panels), caption, Numbers(tuple(header), rows))
 
@@ -252,7 +256,7 @@ def _slab_text(summary: Summary, method: str) -> str:
 GROUPS = {
     "by_width": (
         "By width of the interval",
-        "Test rows in five groups by the width that the method gave them.",
+        "Test rows in five groups by the width they were given, narrowest first.",
     ),
     "by_class": ("By class", "Test rows by their true class."),
     "by_size": ("By size of the set", "Test rows by the number of labels in their set."),
@@ -306,13 +310,11 @@ def _pool(summary: Summary, method: str, key: str) -> dict[str, tuple[float, flo
     """Group -> mean coverage weighted by rows, lowest and highest over seeds, rows over all seeds."""
     gathered: dict[str, list[tuple[float, float]]] = {}
     for result in summary.ok(method).values():
-        groups = result.detail.get(key) or ()
-        for place, group in enumerate(groups):
+        for place, group in enumerate(result.detail.get(key) or ()):
             label = str(group["label"])
             if key == "by_width":
                 # quintiles correspond by place, whatever their limits on this seed
-                ends = {0: "narrowest", len(groups) - 1: "widest"}
-                label = ends.get(place, str(place + 1))
+                label = str(place + 1)
             if group["coverage"] is not None and group["n"]:
                 gathered.setdefault(label, []).append((float(group["coverage"]), float(group["n"])))
     return {
@@ -374,11 +376,22 @@ def _first_detail(summary: Summary, method: str, key: str) -> tuple[int, Any] | 
     return next(((r.seed, r.detail[key]) for r in summary.ok(method).values() if r.detail.get(key)), None)
 
 
-def example_intervals(summary: Summary) -> Figure | None:
+def _with_examples(summary: Summary, choice: Choice) -> tuple[list[MethodSummary], str]:
+    """Methods whose examples are drawn (the recommended and the reference among them), and a note."""
+    every = finished(summary)
+    if len(every) <= MAX_EXAMPLES:
+        return every, ""
+    first = sorted(every, key=lambda found: found.name not in (choice.method, summary.reference))
+    kept = {found.name for found in first[:MAX_EXAMPLES]}
+    return [m for m in every if m.name in kept], f" Drawn: {MAX_EXAMPLES} of {len(every)} methods."
+
+
+def example_intervals(summary: Summary, choice: Choice) -> Figure | None:
     """Intervals of the first finished seed over test rows, one panel a method."""
     panels: list[Chart] = []
     rows: list[tuple[str, ...]] = []
-    for found in finished(summary):
+    drawn, note = _with_examples(summary, choice)
+    for found in drawn:
         first = _first_detail(summary, found.name, "examples")
         if first is None or not isinstance(first[1], Mapping):
             continue
@@ -396,7 +409,7 @@ def example_intervals(summary: Summary) -> Figure | None:
                     f"Seed {seed}: {len(examples)} test rows sorted by prediction, the interval of each, and "
                     f"the target: {inside} inside, {len(examples) - inside} outside."
                 ),
-                y_label=shorten(summary.info.target, 18),
+                y_label=shorten(summary.info.target, 14),
             )
         )
         stride = max(1, math.ceil(len(examples) / _EXAMPLE_ROWS))
@@ -420,7 +433,7 @@ def example_intervals(summary: Summary) -> Figure | None:
         "The table has a tenth of them; rows count from 0 in the table as it was read."
     )
     header = ("method", "row", summary.info.target, "prediction", "lower", "upper", "")
-    return Figure(tuple(panels), caption, Numbers(header, tuple(rows)))
+    return Figure(tuple(panels), caption + note, Numbers(header, tuple(rows)))
 
 
 def _inside(example: Mapping[str, Any]) -> bool:
@@ -431,11 +444,12 @@ def _inside(example: Mapping[str, Any]) -> bool:
     return bool(lower <= example["y"] <= upper)
 
 
-def example_sets(summary: Summary) -> Figure | None:
+def example_sets(summary: Summary, choice: Choice) -> Figure | None:
     """Label sets of the first finished seed, one panel a method where the classes are few."""
     panels: list[Chart] = []
     rows: list[tuple[str, ...]] = []
-    for found in finished(summary):
+    drawn, note = _with_examples(summary, choice)
+    for found in drawn:
         first = _first_detail(summary, found.name, "examples")
         if first is None or isinstance(first[1], Mapping):
             continue
@@ -469,7 +483,9 @@ def example_sets(summary: Summary) -> Figure | None:
         "Test rows of the first seed: the labels in each set (filled) and the true one (outlined, orange "
         "where it is missed). Rows count from 0 in the table as it was read."
     )
-    return Figure(tuple(panels), caption, Numbers(("method", "row", "true label", "set", ""), tuple(rows)))
+    return Figure(
+        tuple(panels), caption + note, Numbers(("method", "row", "true label", "set", ""), tuple(rows))
+    )
 
 
 def costs(summary: Summary, choice: Choice) -> Figure | None:

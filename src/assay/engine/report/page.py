@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from assay.engine.plan import RunInfo, TrialResult
 from assay.engine.report import figures
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
-from assay.engine.report.svg import marker
+from assay.engine.report.svg import Chart, marker
 from assay.engine.report.text import (
     difference_text,
     esc,
@@ -24,9 +25,12 @@ from assay.engine.report.text import (
     verdict,
 )
 from assay.engine.stats import FAILURES, Estimate, MethodSummary, Summary
-from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, signed
+from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, shorten, signed
 
 _MAX_ERROR = 2000
+_EXPECTED = (
+    "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range."
+)
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -34,14 +38,21 @@ def render(summary: Summary, choice: Choice) -> str:
     """The whole page; opens offline, asks for nothing from any network, runs no script."""
     info = summary.info
     size = summary.label(summary.task.size_metric)
+    skipped = any(found.counts["skipped"] for found in summary.methods)
+    wide = figures.overview(summary, choice)
+    narrow = figures.overview(summary, choice, narrow=True)
     parts: list[tuple[str, str, str]] = [
-        ("results", "Results", _results(summary, choice)),
-        ("overview", f"Coverage against {size}", _overview(summary, choice)),
-        ("differences", f"Differences to {summary.reference}", _differences(summary, choice)),
+        ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
+        ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        (
+            "differences",
+            f"Differences to {shorten(summary.reference or 'reference', 40)}",
+            _differences(summary, choice),
+        ),
         ("groups", "Where coverage is low", _groups(summary, choice)),
-        ("examples", "Examples", _examples(summary)),
+        ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
-        ("failed", "Trials that did not finish", _failed(summary)),
+        ("failed", "Failed and skipped trials" if skipped else "Failed trials", _failed(summary)),
         ("notes", "Notes on the data", _notes(summary)),
         ("repeat", "To repeat this", _repeat(summary)),
         ("methods", "The methods", _methods(summary, choice)),
@@ -96,7 +107,7 @@ def _facts(summary: Summary, choice: Choice) -> str:
         (summary.label(summary.task.size_metric), mean(size), interval(size)),
     ]
     gap = relative(summary, choice.method, summary.task.size_metric)
-    if gap is not None:
+    if gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f"[{signed(gap.low, 1)}, {signed(gap.high, 1)}] %"
         facts.append((f"against {summary.reference}", f"{signed(gap.mean, 1)} %", ends))
     facts.append(("to fit and predict", duration(seconds_of(found)), plural(len(found.seeds), "seed")))
@@ -107,7 +118,8 @@ def _facts(summary: Summary, choice: Choice) -> str:
     return f'<dl class="facts">{cells}</dl>'
 
 
-def _results(summary: Summary, choice: Choice) -> str:
+def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
+    """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
     worst = next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
     heads = [
@@ -115,7 +127,7 @@ def _results(summary: Summary, choice: Choice) -> str:
         ("Coverage", "[95 %]"),
         ("Expected", "of one split"),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
-        (f"Against {summary.reference}", "paired [95 %]"),
+        (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
@@ -125,7 +137,7 @@ def _results(summary: Summary, choice: Choice) -> str:
         for i, (name, sub) in enumerate(heads)
     )
     body = []
-    for found in summary.methods:
+    for row, found in enumerate(summary.methods, 1):
         low = choice.verdict(found.name).low
         cells = [
             _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
@@ -140,13 +152,14 @@ def _results(summary: Summary, choice: Choice) -> str:
             done = f'<span class="bad">{done}</span>'
         cells.append(f'<td class="n">{esc(duration(seconds_of(found)))}</td><td class="n">{done}</td>')
         body.append(
-            f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">{esc(found.name)}'
+            f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">'
+            f"{f'<small>{row}</small>' if numbered else ''}{_breakable(found.name)}"
             f"{_tags(summary, choice, found)}</th>{''.join(cells)}</tr>"
         )
     notes = [
         f"Choice: {choice.reason}",
         f"Rule: {choice.rule}",
-        "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range.",
+        *([_EXPECTED] if figures.expected_band(summary) else []),
         *(note for note in table_notes(summary, choice) if not note.startswith("!")),
     ]
     plain = "".join(f"<li>{esc(note)}</li>" for note in notes)
@@ -163,6 +176,11 @@ def _results(summary: Summary, choice: Choice) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _breakable(name: str) -> str:
+    """A name that may break after dots and colons."""
+    return re.sub(r"(?<=[.:_/])(?=\w)", "<wbr>", esc(name))
 
 
 def _cell(of: Estimate | None, decimals: int | None = None, css: str = "") -> str:
@@ -201,12 +219,17 @@ def _every_metric(summary: Summary) -> Numbers:
     return Numbers(("metric [95 %]", *(found.name for found in summary.methods)), tuple(rows))
 
 
+def _whole(cell: str) -> str:
+    """A cell whose interval is not broken over two lines."""
+    return re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "&nbsp;"), esc(cell))
+
+
 def _numbers_html(numbers: Numbers) -> str:
     head = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in numbers.header)
     body = "".join(
         "<tr>"
         + f'<th scope="row">{esc(row[0])}</th>'
-        + "".join(f"<td>{esc(cell)}</td>" for cell in row[1:])
+        + "".join(f"<td>{_whole(cell)}</td>" for cell in row[1:])
         + "</tr>"
         for row in numbers.rows
     )
@@ -216,14 +239,14 @@ def _numbers_html(numbers: Numbers) -> str:
     )
 
 
-def _figure(figure: Figure | None, heading: str = "") -> str:
-    """Panels with their numbers; beside a single panel the numbers are open to view."""
+def _figure(figure: Figure | None, heading: str = "", *, beside: bool = False) -> str:
+    """Panels with their numbers; ``beside`` a single panel they are open to view."""
     if figure is None:
         return ""
     panels = "".join(f'<div class="panel">{chart.svg()}</div>' for chart in figure.charts)
     numbers = _numbers_html(figure.numbers)
     title = f"<h3>{esc(heading)}</h3>" if heading else ""
-    if len(figure.charts) == 1:
+    if beside and len(figure.charts) == 1:
         body = f'<div class="pair">{panels}{numbers}</div>'
     else:
         body = f'<div class="panels">{panels}</div>{_closed(numbers)}'
@@ -239,16 +262,14 @@ def _key(shape: str, css: str, text: str) -> str:
     return f'<li><svg class="assay-chart" viewBox="0 0 16 14" aria-hidden="true">{mark}</svg>{esc(text)}</li>'
 
 
-def _overview(summary: Summary, choice: Choice) -> str:
+def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> str:
     if not figures.finished(summary):
         return '<p class="lede">No trial finished, so there is nothing to draw.</p>'
-    wide = figures.overview(summary, choice).svg(css="wide")
-    narrow = figures.overview(summary, choice, narrow=True).svg(css="narrow")
     kinds = {figures.kind_of(choice, found.name) for found in figures.finished(summary)}
     shapes = {figures.shape_of(summary, choice, found.name) for found in figures.finished(summary)}
     keys = []
     if "best" in kinds:
-        keys.append(_key("circle", "m-best", "recommended (blue)"))
+        keys.append(_key("circle", "m-best", "recommended"))
     if "low" in kinds:
         keys.append(_key("square", "m-low", "covers significantly too little"))
     if "diamond" in shapes:
@@ -266,11 +287,14 @@ def _overview(summary: Summary, choice: Choice) -> str:
         )
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
         caption += "A triangle at the right edge is an infinite mean size. "
-    caption += "Where names do not fit, numbers stand for the rows of the table above."
+    caption += wide.note
+    if narrow.note and not wide.note:
+        caption += f"On a narrow screen: {narrow.note[:1].lower()}{narrow.note[1:]}"
     numbers = _closed(_numbers_html(figures.overview_numbers(summary)))
+    drawings = wide.svg(css="wide") + narrow.svg(css="narrow")
     return (
         f"<figure><figcaption>{esc(caption)}</figcaption>"
-        f'<div class="panel">{wide}{narrow}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
+        f'<div class="panel">{drawings}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
     )
 
 
@@ -279,7 +303,7 @@ def _differences(summary: Summary, choice: Choice) -> str:
 
 
 def _groups(summary: Summary, choice: Choice) -> str:
-    worst = _figure(figures.worst_cases(summary, choice))
+    worst = _figure(figures.worst_cases(summary, choice), beside=True)
     blocks = [
         _figure(figures.by_group(summary, choice, key), title) for key, (title, _) in figures.GROUPS.items()
     ]
@@ -294,8 +318,9 @@ def _groups(summary: Summary, choice: Choice) -> str:
     return f'<p class="lede">{lede}</p>{body}'
 
 
-def _examples(summary: Summary) -> str:
-    return _figure(figures.example_intervals(summary)) + _figure(figures.example_sets(summary))
+def _examples(summary: Summary, choice: Choice) -> str:
+    intervals = figures.example_intervals(summary, choice)
+    return _figure(intervals) + _figure(figures.example_sets(summary, choice))
 
 
 def _failed(summary: Summary) -> str:
@@ -325,7 +350,7 @@ def _failed(summary: Summary) -> str:
     absent = sum(found.counts["not run"] for found in summary.methods)
     note = f"<p>{plural(absent, 'trial')} of the plan did not run.</p>" if absent else ""
     if not rows:
-        return note or "<p>Every trial finished.</p>"
+        return note or "<p>None: every trial finished.</p>"
     names = ("Method", "Status", "Seeds", "After at most", "What happened")
     heads = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (

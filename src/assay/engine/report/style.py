@@ -59,7 +59,7 @@ html {{ -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }}
 @media (prefers-reduced-motion: reduce) {{ html {{ scroll-behavior: auto; }} }}
 body {{ margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.6 {SANS};
   overflow-wrap: anywhere; }}
-main, header, footer {{ max-width: 1120px; margin: 0 auto; padding: 0 clamp(16px, 4vw, 40px); }}
+main, header, footer {{ max-width: 1160px; margin: 0 auto; padding: 0 clamp(16px, 4vw, 40px); }}
 header {{ padding-top: clamp(28px, 6vw, 64px); }}
 .eyebrow {{ color: var(--muted); font-size: .82rem; letter-spacing: .06em; margin: 0 0 .9rem; }}
 h1, h2 {{ font-family: {SERIF}; font-weight: 600; line-height: 1.22; letter-spacing: -.008em;
@@ -97,14 +97,14 @@ nav a:hover {{ text-decoration: underline; }}
   -webkit-overflow-scrolling: touch; }}
 table {{ border-collapse: collapse; width: 100%; font-size: .87rem; line-height: 1.4;
   font-variant-numeric: tabular-nums; }}
-th, td {{ text-align: left; vertical-align: top; padding: .55rem .75rem; border-top: 1px solid var(--grid);
+th, td {{ text-align: left; vertical-align: top; padding: .55rem .6rem; border-top: 1px solid var(--grid);
   overflow-wrap: normal; }}
 thead th {{ border-top: 0; color: var(--muted); font-weight: 500; font-size: .8rem; vertical-align: bottom; }}
 tbody th {{ font-weight: 600; }}
 td.n, th.n {{ text-align: right; white-space: nowrap; }}
 td small, th small {{ display: block; color: var(--muted); font-weight: 400; font-size: .79rem; }}
-table.main tbody th {{ position: sticky; left: 0; background: var(--panel); min-width: 8.2rem;
-  max-width: 15rem; overflow-wrap: anywhere; box-shadow: 1px 0 0 var(--grid); }}
+table.main tbody th {{ position: sticky; left: 0; background: var(--panel); min-width: 9.6rem;
+  max-width: 16rem; overflow-wrap: anywhere; box-shadow: 1px 0 0 var(--grid); }}
 table.main thead th:first-child {{ position: sticky; left: 0; background: var(--panel); }}
 tr.best > th, tr.best > td {{ background: var(--accent-soft) !important; }}
 .tag {{ display: inline-block; font-size: .74rem; font-weight: 500; line-height: 1.3; padding: .08rem .45rem;
@@ -126,6 +126,7 @@ figcaption {{ font-size: .87rem; color: var(--muted); max-width: 84ch; margin: 0
 .pair {{ display: grid; grid-template-columns: 330px minmax(0, 1fr); gap: 14px; align-items: start; }}
 @media (max-width: 800px) {{ .pair {{ grid-template-columns: minmax(0, 1fr); }} }}
 .assay-chart {{ display: block; max-width: 100%; height: auto; margin: 0 auto; }}
+@media (max-width: 640px) {{ table.main tbody th {{ min-width: 7.6rem; }} }}
 .narrow {{ display: none; }}
 @media (max-width: 640px) {{ .wide {{ display: none; }} .narrow {{ display: block; width: 100%; }} }}
 .key {{ display: flex; flex-wrap: wrap; gap: .25rem 1.3rem; list-style: none; padding: 0; margin: .7rem 0 0;

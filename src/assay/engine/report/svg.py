@@ -17,13 +17,14 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture with a name and a description for those who cannot see it."""
+    """A picture with a name and a description for those who cannot see it; ``note`` is for its caption."""
 
     title: str
     description: str
     width: int
     height: int
     body: str
+    note: str = ""
 
     def svg(self, *, standalone: bool = False, css: str = "") -> str:
         """The ``<svg>`` element; ``standalone`` puts colours and fonts inside, for use without the page."""
@@ -212,7 +213,7 @@ def rect(x: float, y: float, w: float, h: float, css: str) -> str:
 
 
 def marker(x: float, y: float, shape: str, css: str, tip: str = "", size: float = 5) -> str:
-    """A circle, diamond, square or a triangle (off the scale to the right), with a text shown on hover."""
+    """A circle, diamond, square or triangle (beyond the axis, right or left), with a text for hovering."""
     title = f"<title>{esc(tip)}</title>" if tip else ""
     if shape == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" class="{css}">{title}</circle>'
@@ -221,6 +222,7 @@ def marker(x: float, y: float, shape: str, css: str, tip: str = "", size: float 
         "diamond": ((0, -r), (r, 0), (0, r), (-r, 0)),
         "square": ((-size, -size), (size, -size), (size, size), (-size, size)),
         "triangle": ((-size, -size), (r, 0), (-size, size)),
+        "triangle-left": ((size, -size), (-r, 0), (size, size)),
     }[shape]
     path = "L".join(f"{x + dx:.1f} {y + dy:.1f}" for dx, dy in corners)
     return f'<path d="M{path}Z" class="{css}">{title}</path>'

@@ -44,10 +44,15 @@ def question(info: RunInfo) -> str:
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
-    """Paired difference to the reference in percent of the reference's mean on the same seeds."""
+    """Paired difference to the reference in percent of the reference's mean on the same seeds.
+
+    Infinite where the difference is; None where there is no pair or the reference's mean is zero.
+    """
     of = summary.method(method).differences.get(metric)
-    if of is None or summary.reference is None or not of.seeds or not math.isfinite(of.mean):
+    if of is None or summary.reference is None or not of.seeds or math.isnan(of.mean):
         return None
+    if math.isinf(of.mean):
+        return of
     base = summary.ok(summary.reference)
     whole = sum(base[seed].metrics[metric] for seed in of.seeds) / len(of.seeds)
     if whole == 0 or not math.isfinite(whole):
@@ -73,12 +78,13 @@ def verdict(summary: Summary, choice: Choice) -> str:
         f"where {summary.target:g} was asked"
     )
     gap = relative(summary, best, size)
-    if gap is not None:
+    if gap is not None and math.isfinite(gap.mean):
         text += (
             f"; {number(abs(gap.mean), 1)} % {smaller if gap.mean < 0 else larger} than {summary.reference}"
         )
         if gap.low is not None and gap.high is not None:
-            text += f" [{signed(gap.low, 1)}, {signed(gap.high, 1)}]"
+            ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
+            text += f" (95 % interval of the difference {ends})"
     text += "."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
@@ -93,7 +99,9 @@ def _not_clearly_larger(summary: Summary, method: str, best: str) -> bool:
     return method != best and (gap.low is None or gap.low <= 0)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    if len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -109,7 +117,7 @@ def difference_text(summary: Summary, found: MethodSummary) -> str:
     if found.name == summary.reference:
         return "reference"
     gap = relative(summary, found.name, summary.task.size_metric)
-    if gap is not None:
+    if gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f" [{signed(gap.low, 1)}, {signed(gap.high, 1)}]"
         return f"{signed(gap.mean, 1)} %{ends}"
     of = found.differences.get(summary.task.size_metric)
@@ -177,14 +185,15 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
         if not summary.ok(summary.reference):
             text = f"No differences: the reference {summary.reference} finished no trial."
         notes.append(text)
-    undefined = [
-        f"{m.name} {summary.label(name)} on {len(of.undefined)} of {len(m.seeds)}"
-        for m in summary.methods
-        for name, of in m.estimates.items()
-        if of.undefined
-    ]
+    undefined: dict[str, list[str]] = {}
+    for found in summary.methods:
+        for name, of in found.estimates.items():
+            if of.undefined:
+                part = f"{found.name} {len(of.undefined)} of {len(found.seeds)}"
+                undefined.setdefault(summary.label(name), []).append(part)
     if undefined:
-        notes.append(f"Undefined values, left out of the mean: {'; '.join(undefined)}.")
+        listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
+        notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
