@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import assay
+from assay.claims.ledger import COLUMNS, Ledger, recorded
 from assay.core.cards import Card, all_cards, import_object
 from assay.tasks import get_task, task_names
 
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _PUBLIC = (
     "assay.engine.api:compare",
     "assay.engine.comparison:Comparison",
-    # "assay.claims.api:verify",
+    "assay.claims.api:verify",
     "assay.data.builtin:datasets",
     "assay.core.levels:conformal_rank",
     "assay.core.levels:smallest_n",
@@ -116,7 +117,40 @@ def method_page(card: Card) -> str:
 
 def claims_of(card: Card) -> list[str]:
     """What the paper says and what came out, for a method that makes claims."""
-    return []
+    if not card.claims:
+        return []
+    rows = recorded(card.id)
+    if not rows:
+        return ["## Claims", f"Not run yet: `assay verify {card.id} --record`."]
+    return ["## Claims", _ledger_table(rows), "What was measured and how: [ledger](../ledger.md)."]
+
+
+def _ledger_table(rows: Ledger) -> str:
+    return _table(COLUMNS, [row.cells() for row in rows])
+
+
+def ledger_page() -> str:
+    """All recorded claims, whichever way they came out."""
+    rows = recorded()
+    parts = [
+        "# Ledger of claims",
+        "What papers say beside what we measured, whichever way it came out. The gain is the paired "
+        "difference to the baseline, in the direction of the claim. Code writes the verdict: a claim *holds* "
+        "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
+        "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
+        "`assay verify --record` runs the claims and renews this page.",
+        ", ".join(f"{count} {verdict}" for verdict, count in rows.counts().items() if count) + ".",
+    ]
+    for method in dict.fromkeys(row.method for row in rows):
+        parts += [f"## {all_cards()[method].name}", _ledger_table(rows.of(method))]
+        for row in rows.of(method):
+            where = f"on {row.dataset}" if row.dataset else "on data drawn from a known law"
+            unit = f", in {row.unit}" if row.unit else ""
+            parts.append(
+                f"**{row.claim}**: {row.statement} ({row.where}). Expected: {row.expectation}. "
+                f"Measured {where}{unit}, {row.seeds} seeds, {row.date}: `{row.command}`"
+            )
+    return "\n\n".join(parts) + "\n"
 
 
 def reference_page() -> str:
@@ -203,11 +237,6 @@ def _inline(text: str) -> str:
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     return re.sub(r"(?<![`\w])\*(?=\w)", r"\\*", text)
-
-
-def ledger_page() -> str:
-    """All recorded claims, whichever way they came out."""
-    return "# Ledger of claims\n"
 
 
 def pages() -> dict[str, str]:

@@ -103,7 +103,7 @@ def compare(
     if report is None:
         check_writable(default_report("data"))
 
-    from assay.cli.progress import progress
+    from assay.cli.progress import progress, show_trials
     from assay.engine.api import compare as run_comparison
     from assay.engine.run import Interrupted
 
@@ -126,7 +126,7 @@ def compare(
                     store=where,
                     in_process=in_process,
                     retry_failed=retry_failed,
-                    progress=show,
+                    progress=show_trials(show),
                     name=name,
                     drop=drop or (),
                     command=shlex.join(["assay", *state.argv]),
