@@ -77,7 +77,7 @@ class Interval(Toy):
 
     def predict_interval_pred(self, y_pred, alpha=None):
         check_is_fitted(self, "scores_")
-        return self._around(check_vector(y_pred, "y_pred"), alpha)
+        return self._around(check_target(y_pred, name="y_pred"), alpha)
 
     def _around(self, centre, alpha):
         def at(level):

@@ -143,7 +143,8 @@ class ConditionalHPD(DensitySetRegressor):
         for level, threshold in zip(levels, thresholds, strict=True):
             log_c = self._log_levels(X, "predict", level)
             bound = self._map().bound(self._map().tau(self._raw(log_c)), threshold)
-            sets.append(LevelSet(self.model_, X, self._log_threshold(bound), self.n_outputs_, self.seed_))
+            at = self._log_threshold(bound)
+            sets.append(LevelSet(self.model_, X, at, self.n_outputs_, self.seed_, int(self.max_memory)))
         return sets
 
     def _log_threshold(self, bound: FloatArray) -> FloatArray:

@@ -174,14 +174,25 @@ class LevelSet(Region):
     n_outputs : int
     seed : int
         Of the draws that find the set on the line and estimate its volume.
+    max_memory : int, default 8 MiB
+        Bytes of working memory for draws and densities.
     """
 
-    def __init__(self, model: Any, X: Any, log_threshold: FloatArray, n_outputs: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        log_threshold: FloatArray,
+        n_outputs: int,
+        seed: int = 0,
+        max_memory: int = DEFAULT_MAX_MEMORY,
+    ) -> None:
         self.model = model
         self.X = X
         self.log_threshold = log_threshold
         self.n_outputs = n_outputs
         self.seed = seed
+        self.max_memory = max_memory
 
     def __len__(self) -> int:
         return len(self.log_threshold)
@@ -195,7 +206,8 @@ class LevelSet(Region):
         return np.asarray(log_density(self.model, self.X, values) >= self.log_threshold)
 
     def _chunks(self, columns: int) -> Iterator[tuple[slice, Any]]:
-        step = max(1, DEFAULT_MAX_MEMORY // (8 * 4 * columns * self.n_outputs))
+        # points, their densities, a model's copy of both, and what is sorted or compared
+        step = max(1, int(self.max_memory) // (8 * 8 * columns * self.n_outputs))
         whole = not getattr(self.model, "samples_by_row", False)
         for start in range(0, len(self), len(self) if whole else step):
             rows = slice(start, start + (len(self) if whole else step))

@@ -373,7 +373,7 @@ def bounded_working_set(contract: Contract, subject: Subject) -> None:
     with _peak() as peak:
         answer = contract.ask(method, X)
     # ten times input and output for temporaries, and what a block may take
-    allowed = 10 * (X.nbytes + answer.nbytes) + 8 * _MIB
+    allowed = 10 * (X.nbytes + answer.nbytes) + 16 * _MIB
     require(
         peak[0] <= allowed,
         f"{n_asked} rows against {n_calib} take {peak[0] / _MIB:.0f} MiB beyond the rows, "

@@ -27,8 +27,8 @@ class Subject:
     Parameters
     ----------
     method : Card, class, or unfitted object
-        A card stands for its class with the arguments of its ``[testing]`` table; an argument that is
-        a table with a ``class`` ("package.module:Class") is made with the rest of that table.
+        A card stands for its class with its defaults and the arguments of its ``[testing]`` table; an
+        argument that is a table with a ``class`` ("package.module:Class") is made with the rest of it.
     exceptions : mapping, optional
         Name of a law or of a check -> why the method cannot keep it; the card's if not given.
     params : mapping, optional
@@ -43,8 +43,8 @@ class Subject:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self.card = method if isinstance(method, Card) else None
-        cheap = self.card.testing if self.card else {}
-        self.params = {**{key: _built(value) for key, value in cheap.items()}, **(params or {})}
+        own = {**self.card.defaults, **self.card.testing} if self.card else {}
+        self.params = {**{key: _built(value) for key, value in own.items()}, **(params or {})}
         if exceptions is None:
             exceptions = self.card.exceptions if self.card else {}
         self.exceptions = dict(exceptions)
