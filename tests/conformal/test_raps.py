@@ -71,6 +71,15 @@ def test_tuning_for_size_chooses_the_smallest_sets_of_the_grid():
     assert mean[m.lam_] <= min(mean.values()) * 1.02
 
 
+def test_equal_rows_are_divided_like_others():
+    p, y = sample(2000, 5)
+    p[:1500] = np.eye(5)[y[:1500]]
+    m = RAPSClassifier(tune="size", random_state=0).calibrate_proba(p, y)
+    sure = np.isclose(m.calibrator_.scores, 1.0).sum()
+    assert 1600 * 0.72 < sure < 1600 * 0.8
+    assert len(m.calibrator_.scores) == 1600
+
+
 def test_nine_rows_of_three_classes_and_two_rows_to_tune():
     p, y = sample(9, 3)
     with warnings.catch_warnings():

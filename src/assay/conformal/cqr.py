@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.interval_base import SplitIntervalRegressor
 from assay.conformal.quantile_models import as_quantile_estimator, fit_quantiles, fitted_quantiles
-from assay.core.checks import FloatArray, check_target, refuse_nan, to_float, to_numpy
+from assay.core.checks import FloatArray, check_target, refuse_infinite, refuse_nan, to_float, to_numpy
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
 
@@ -131,7 +131,9 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
         """(n, 2) intervals from bare predicted quantiles; (L, n, 2) for a sequence of levels."""
         check_is_fitted(self)
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
-        out = self._around(self._check_quantiles(y_pred), levels)
+        quantiles = self._check_quantiles(y_pred)
+        refuse_infinite(quantiles, "y_pred")
+        out = self._around(quantiles, levels)
         return out[0] if is_scalar else out
 
     def _check_quantiles(self, values: Any) -> FloatArray:

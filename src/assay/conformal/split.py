@@ -94,7 +94,7 @@ class SplitConformalRegressor(SplitIntervalRegressor):
     def predict_interval_pred(self, y_pred: Any, alpha: Any = None) -> FloatArray:
         """(n, 2) intervals around bare predictions; (L, n, 2) for a sequence of levels."""
         check_is_fitted(self)
-        prediction = check_vector(y_pred, "y_pred")
+        prediction = check_target(y_pred, name="y_pred")
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         out = self._around(prediction, levels)
         return out[0] if is_scalar else out

@@ -172,7 +172,7 @@ def _with_labels(
     if contract.trains():
         method.fit(Xt, names[yt])
     if contract.calibrates(subject):
-        getattr(method, contract.calibrate)(X, names[y])
+        contract.learn(method, X, names[y])
     classes = np.asarray(method.classes_).tolist()
     require(classes == names.tolist(), f"classes_ is {classes}, expected {names.tolist()}")
     return contract.ask(method, asked)
@@ -195,7 +195,7 @@ def two_classes(contract: LabelSets, subject: Subject) -> None:
         if contract.trains():
             method.fit(Xt, two_train.astype(kind))
         if contract.calibrates(subject):
-            getattr(method, contract.calibrate)(X, two.astype(kind))
+            contract.learn(method, X, two.astype(kind))
         answers.append(contract.ask(method, asked))
         require(answers[-1].shape == (N_TEST, 2), f"two classes give shape {answers[-1].shape}")
     contract.require_same(answers[1], answers[0], "0 and 1 against False and True")

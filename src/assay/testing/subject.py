@@ -158,8 +158,12 @@ class Contract(ABC):
         if not self.calibrates(subject):
             return subject.make(alpha=alpha).fit(X, y)
         method = self.trained(subject, alpha)
-        getattr(method, self.calibrate)(X, y)
+        self.learn(method, X, y)
         return method
+
+    def learn(self, method: Any, X: Any, y: Any) -> None:
+        """Calibrate the object on these rows, in place."""
+        getattr(method, self.calibrate)(X, y)
 
     def ready(self, subject: Subject, alpha: Any = 0.1) -> Any:
         """Trained and calibrated on the reference rows."""

@@ -48,9 +48,7 @@ class GrowingNoise:
         """(n,) true log densities."""
         s = self.scale(X)
         z = np.asarray(y, dtype=np.float64).reshape(len(s), self.n_outputs) / s[:, None]
-        return np.asarray(
-            -0.5 * (z**2).sum(axis=1) - self.n_outputs * (np.log(s) + 0.5 * np.log(2 * np.pi))
-        )
+        return np.asarray(-0.5 * (z**2).sum(axis=1) - self.n_outputs * (np.log(s) + 0.5 * np.log(2 * np.pi)))
 
     def generate(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """n rows (X, y) of the law; X (n, 1), y (n, q)."""
