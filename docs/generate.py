@@ -139,7 +139,7 @@ def ledger_page() -> str:
         "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
         "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
         "`assay verify --record` runs the claims and renews this page.",
-        ", ".join(f"{count} {verdict}" for verdict, count in rows.counts().items() if count) + ".",
+        ", ".join(f"{n} {verdict}" for verdict, n in rows.counts().items() if n) or "Nothing is recorded yet",
     ]
     for method in dict.fromkeys(row.method for row in rows):
         parts += [f"## {all_cards()[method].name}", _ledger_table(rows.of(method))]
