@@ -187,7 +187,8 @@ def check_region(region: Any, y: FloatArray) -> tuple[measures.BoolArray, FloatA
     if covered.shape != y.shape or covered.dtype != bool or width.shape != y.shape:
         raise MethodError(
             f"predict_region gave contains() of shape {covered.shape} ({covered.dtype}) and volume() of "
-            f"shape {width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are expected"
+            f"shape {width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are "
+            "expected"
         )
     width = width.astype(np.float64)
     bad = ~(width >= 0)
