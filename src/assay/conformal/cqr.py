@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor
+from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor, open_undefined
 from assay.conformal.quantile_models import as_quantile_estimator, fit_quantiles, fitted_quantiles
 from assay.core.checks import (
     FloatArray,
@@ -218,6 +218,7 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
                     np.add(ends, shift if units is None else shift * units, out=into[:, rows])
         if not np.isfinite(total):
             refuse_nan(quantiles, "y_pred")
+            open_undefined(out)
         return out.swapaxes(1, 2)
 
     def __sklearn_tags__(self) -> Any:
