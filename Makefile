@@ -13,7 +13,7 @@ ASSAY := $(VENV)/bin/assay
 export PYTHON VENV TORCH_INDEX
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-long lint docs bench readme constraints clean
+.PHONY: help install dev demo test test-long lint docs bench readme example constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -46,6 +46,9 @@ docs: $(VENV)/.dev ## the documentation, in site/
 
 readme: $(VENV)/.dev ## rewrite the parts of README.md that come from the cards
 	$(VENV)/bin/python docs/generate.py
+
+example: $(VENV)/.dev ## run README's first comparison again, renew its answer and picture
+	$(VENV)/bin/python docs/generate.py --example
 
 bench: $(VENV)/.dev ## speed against the peers, as ratios
 	$(VENV)/bin/python -m benchmarks

@@ -1,8 +1,8 @@
 """Pages and tables that come from the cards, the public classes and the recorded ledger.
 
 As a hook of MkDocs it adds the pages of the methods, the ledger and the reference to the site.
-As a script it rewrites the marked parts of README.md; with --check it only says whether they
-are up to date.
+As a script it rewrites the generated tables inside written files; with --check it only says whether
+they are up to date, with --example it also runs README's first comparison and renews its picture.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import assay
+from assay.claims.ledger import COLUMNS, Ledger, recorded
 from assay.core.cards import Card, all_cards, import_object
+from assay.tasks import get_task, task_names
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -62,11 +65,16 @@ def methods_table(link: Callable[[Card], str]) -> str:
     blocks = []
     for task, cards in _by_task().items():
         rows = [
-            (link(card), card.name, card.role, card.use_for or card.summary, _paper(card, short=True),
-             ", ".join(card.requires) or "-")
+            (
+                f"**{link(card)}**" if card.role == "paper" else link(card),
+                card.name,
+                card.use_for or card.summary,
+                _paper(card, short=True),
+                ", ".join(card.requires) or "-",
+            )
             for card in cards
-        ]  # fmt: skip
-        header = ("id", "method", "role", "use it for", "paper", "needs")
+        ]
+        header = ("id", "method", "use it for", "paper", "needs")
         blocks.append(f"**{task}**\n\n{_table(header, rows)}")
     return "\n\n".join(blocks)
 
@@ -74,8 +82,8 @@ def methods_table(link: Callable[[Card], str]) -> str:
 def methods_index() -> str:
     """The page that lists the methods."""
     return (
-        "# Methods\n\nEvery method that a comparison can run. *paper* methods are what a paper proposes; "
-        "*baseline* methods are what they are held against, and often the better choice.\n\n"
+        "# Methods\n\nEvery method that a comparison can run. Those in bold are what a recent paper "
+        "proposes; the others are the baselines they are held against, and often the better choice.\n\n"
         + methods_table(lambda card: f"[{card.id}]({card.id}.md)")
         + "\n"
     )
@@ -93,7 +101,7 @@ def method_page(card: Card) -> str:
         ("Compared with", ", ".join(f"[{base}]({base}.md)" for base in card.baselines)),
         ("Paper", _paper(card)),
     ]
-    parts = [f"# {card.name}", card.summary, _table(("", ""), [(k, v) for k, v in facts if v and v != "-"])]
+    parts = [f"# {card.name}", card.summary, *(f"**{k}:** {v}" for k, v in facts if v and v != "-")]
     if card.exceptions:
         parts.append("## Exceptions to the conformance laws")
         parts += [f"- **{law}**: {reason}" for law, reason in card.exceptions.items()]
@@ -110,7 +118,40 @@ def method_page(card: Card) -> str:
 
 def claims_of(card: Card) -> list[str]:
     """What the paper says and what came out, for a method that makes claims."""
-    return []
+    if not card.claims:
+        return []
+    rows = recorded(card.id)
+    if not rows:
+        return ["## Claims", f"Not run yet: `assay verify {card.id} --record`."]
+    return ["## Claims", _ledger_table(rows), "What was measured and how: [ledger](../ledger.md)."]
+
+
+def _ledger_table(rows: Ledger) -> str:
+    return _table(COLUMNS, [row.cells() for row in rows])
+
+
+def ledger_page() -> str:
+    """All recorded claims, whichever way they came out."""
+    rows = recorded()
+    parts = [
+        "# Ledger of claims",
+        "What papers say beside what we measured, whichever way it came out. The gain is the paired "
+        "difference to the baseline, in the direction of the claim. Code writes the verdict: a claim *holds* "
+        "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
+        "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
+        "`assay verify --record` runs the claims and renews this page.",
+        ", ".join(f"{n} {verdict}" for verdict, n in rows.counts().items() if n) or "Nothing is recorded yet",
+    ]
+    for method in dict.fromkeys(row.method for row in rows):
+        parts += [f"## {all_cards()[method].name}", _ledger_table(rows.of(method))]
+        for row in rows.of(method):
+            where = f"on {row.dataset}" if row.dataset else "on data drawn from a known law"
+            unit = f", in {row.unit}" if row.unit else ""
+            parts.append(
+                f"**{row.claim}**: {row.statement} ({row.where}). Expected: {row.expectation}. "
+                f"Measured {where}{unit}, {row.seeds} seeds, {row.date}: `{row.command}`"
+            )
+    return "\n\n".join(parts) + "\n"
 
 
 def reference_page() -> str:
@@ -183,25 +224,20 @@ def _docstring(thing: Any) -> str:
 def _items(body: str) -> str:
     items: list[str] = []
     for line in body.strip("\n").splitlines():
-        if not line.strip():
-            continue
-        if not line.startswith(" "):
-            name, colon, kind = line.partition(" : ")
-            items.append(f"- `{name.strip()}`" + (f" : {_inline(kind)}" if colon else ""))
+        if line.startswith(" ") or not line.strip():
+            items.append(_inline(line.strip()))
         else:
-            items.append("    " + _inline(line.strip()))
-    return "\n".join(items)
+            name, colon, kind = line.partition(" : ")
+            items.append(f"- `{name.strip()}`" + (f" ({_inline(kind.strip())})" if colon else "") + ":")
+    text = "\n".join("    " + line if line and not line.startswith("- ") else line for line in items)
+    # an item without a description needs no colon
+    return re.sub(r":(?=\n- |\Z)", "", text)
 
 
 def _inline(text: str) -> str:
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     return re.sub(r"(?<![`\w])\*(?=\w)", r"\\*", text)
-
-
-def ledger_page() -> str:
-    """All recorded claims, whichever way they came out."""
-    return "# Ledger of claims\n"
 
 
 def pages() -> dict[str, str]:
@@ -231,28 +267,66 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def readme(text: str) -> str:
-    """README.md with its marked parts made anew."""
-    parts = {"methods": methods_table(lambda card: f"`{card.id}`")}
-    for name, content in parts.items():
-        pattern = re.compile(rf"(<!-- begin {name}\b[^>]*-->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        if not pattern.search(text):
-            raise SystemExit(f"README.md has no part marked {name!r}")
-        text = pattern.sub(lambda match, content=content: f"{match[1]}\n{content}\n\n{match[2]}", text)
-    return text
+def replace_part(text: str, name: str, content: str) -> str:
+    """The text with what stands between the marks of one part made anew."""
+    pattern = re.compile(rf"(<!-- begin {name}\b[^>]*-->\n).*?(<!-- end {name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"no part is marked {name!r}")
+    return pattern.sub(lambda match: f"{match[1]}\n{content}\n\n{match[2]}", text)
+
+
+def metrics_table(task: str) -> str:
+    """What a task measures."""
+    good = {"lower": "low", "higher": "high", "target": "at 1 - alpha", "info": "-"}
+    rows = [
+        (f"`{m.name}`", "of the target" if m.unit == "target" else m.unit, good[m.direction], m.description)
+        for m in get_task(task).metrics
+    ]
+    return _table(("metric", "unit", "good is", "meaning"), rows)
+
+
+def written_parts() -> dict[Path, tuple[str, str]]:
+    """Written files with a part that is generated: file -> name of the part, content."""
+    parts = {ROOT / "README.md": ("methods", methods_table(lambda card: f"`{card.id}`"))}
+    for task in task_names():
+        parts[ROOT / "docs" / "tasks" / f"{task}.md"] = ("metrics", metrics_table(task))
+    return parts
+
+
+def run_example(text: str) -> str:
+    """README.md with the first comparison run anew: its picture is written, its answer put in."""
+    from assay.cli.answer import fitted_table
+
+    store = ROOT / "build" / "example.db"
+    store.parent.mkdir(exist_ok=True)
+    result = assay.compare("diamonds", seeds=5, workers=2, store=store)
+    picture = ROOT / "docs" / "images" / "diamonds.svg"
+    result.plot().save(picture)
+    head, *rows = result.rows()
+    verdict = textwrap.fill(result.verdict(), 100)
+    return replace_part(text, "example", f"```text\n{fitted_table(head, rows)}\n\n{verdict}\n```")
+
+
+def outdated() -> list[Path]:
+    """Files whose generated part does not match; each is written anew by main."""
+    return [
+        path
+        for path, (name, content) in written_parts().items()
+        if (old := path.read_text(encoding="utf-8")) != replace_part(old, name, content)
+    ]
 
 
 def main(argv: list[str]) -> int:
-    """Rewrite README.md, or check it."""
-    path = ROOT / "README.md"
-    old = path.read_text(encoding="utf-8")
-    new = readme(old)
+    """Rewrite the generated parts of written files, or check them."""
     if "--check" in argv:
-        if old != new:
-            print("README.md does not match the cards; run: make readme", file=sys.stderr)
-            return 1
-        return 0
-    path.write_text(new, encoding="utf-8")
+        for path in (paths := outdated()):
+            print(f"{path.relative_to(ROOT)} does not match the code; run: make readme", file=sys.stderr)
+        return 1 if paths else 0
+    if "--example" in argv:
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        (ROOT / "README.md").write_text(run_example(text), encoding="utf-8")
+    for path, (name, content) in written_parts().items():
+        path.write_text(replace_part(path.read_text(encoding="utf-8"), name, content), encoding="utf-8")
     return 0
 
 

@@ -13,19 +13,19 @@ from assay.core.errors import DataError
      ("100", 100)],
 )  # fmt: skip
 def test_size(typed, size):
-    assert options.Size().convert(typed, None, None) == size
+    assert options.size(None, None, typed) == size
 
 
 @pytest.mark.parametrize("typed", ["", "two", "-1G", "0", "1P", "G"])
 def test_refused_size(typed):
     with pytest.raises(click.BadParameter, match="800M or 2G"):
-        options.Size().convert(typed, None, None)
+        options.size(None, None, typed)
 
 
 def test_names():
-    assert options.Names().convert("split, cqr,my.mod:Cls", None, None) == ("split", "cqr", "my.mod:Cls")
+    assert options.names(None, None, "split, cqr,my.mod:Cls") == ("split", "cqr", "my.mod:Cls")
     with pytest.raises(click.BadParameter, match="empty name"):
-        options.Names().convert("split,,cqr", None, None)
+        options.names(None, None, "split,,cqr")
 
 
 def test_outputs_are_refused_before_the_work(tmp_path):

@@ -2,29 +2,8 @@
 
 import warnings
 
-import pytest
-
 from assay.cli import text
 from assay.core.errors import AssayWarning
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.9, "0.9"), (0.89967, "0.8997"), (1234.567, "1,235"), (12345.6, "12,346"), (0, "0"), (-2.5, "-2.5"),
-     (float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "-"), (None, "-"), (1e-7, "1.000e-07"),
-     (3e12, "3.000e+12"), (0.000123456, "0.0001235"), (999.96, "1000")],
-)  # fmt: skip
-def test_number(value, shown):
-    assert text.number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0.84, "0.8 s"), (9.99, "10.0 s"), (34.4, "34 s"), (59.7, "1 min 0 s"), (125, "2 min 5 s"),
-     (4321, "1 h 12 min")],
-)  # fmt: skip
-def test_duration(seconds, shown):
-    assert text.duration(seconds) == shown
 
 
 def test_table_aligns_and_wraps_the_last_column(monkeypatch):

@@ -30,6 +30,9 @@ MUTANTS = {
     toys.LevelsDoNotNest: "alpha",
     toys.UnseenClassIsNothing: "unseen-groups",
     toys.UnseenClassWithoutWarning: "unseen-groups",
+    toys.DyingStream: "streams",
+    toys.HoardingStream: "streams",
+    toys.StreamLosesItsPlace: "streams",
     toys.OtherRule: "one-rule",
     toys.CumulativeSets: "one-rule",
     toys.OneLabelMore: "one-rule",
@@ -54,6 +57,10 @@ def test_honest_methods_pass(toy):
     results = check_method(toy)
     assert {result.status for result in results} <= {"passed", "skipped"}
     assert sum(result.status == "passed" for result in results) > 20
+
+
+def test_honest_stream_passes():
+    assert {result.status for result in check_method(toys.Stream)} == {"passed"}
 
 
 @pytest.mark.parametrize(("toy", "law"), MUTANTS.items(), ids=[toy.__name__ for toy in MUTANTS])

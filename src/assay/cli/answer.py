@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assay.cli import text
-from assay.engine.report.text import NONE, question
+from assay.engine.report.text import question
+from assay.engine.wording import NONE, plural
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -22,7 +24,7 @@ def answer(result: Comparison) -> str:
     info = result.info
     parts = [_filled(question(info))]
     if info.why_task:
-        parts[0] += "\n" + _filled(f"Task {info.task}: {info.why_task}")
+        parts[0] += "\n" + _filled(f"Task: {info.why_task}")
     notes = [*info.notes, *_skipped(result), *result.notes(), *_method_notices(result)]
     parts += [fitted_table(head, rows), "\n".join(_filled(note) for note in notes)]
     parts += [_filled(f"Rule: {result.best().rule}"), _filled(result.verdict())]
@@ -43,22 +45,30 @@ def _skipped(result: Comparison) -> list[str]:
     return [f"Skipped: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
+_NUMBER = re.compile(r"\d[\d.,]*")
+
+
 def _method_notices(result: Comparison) -> list[str]:
-    """What methods warned of, once each, with the number of trials that said it; then the errors."""
-    counts: dict[tuple[str, str], int] = {}
+    """What methods warned of, once each, with the number of trials that said it; then the errors.
+
+    Notices that differ in their numbers alone count as one, and the first is shown.
+    """
+    said: dict[tuple[str, str], tuple[str, int]] = {}
     for trial in result.results:
-        for notice in dict.fromkeys(trial.notices):
-            key = (trial.method, " ".join(notice.split()))
-            counts[key] = counts.get(key, 0) + 1
-    lines = [f"{method} ({text.plural(n, 'trial')}): {notice}" for (method, notice), n in counts.items()]
+        for notice in {_NUMBER.sub("#", line): line for line in reversed(trial.notices)}.items():
+            key = (trial.method, notice[0])
+            first, count = said.get(key, (notice[1], 0))
+            said[key] = (first, count + 1)
+    lines = [
+        f"{method} ({plural(n, 'trial')}): {first.removeprefix('AssayWarning: ')}"
+        for (method, _), (first, n) in said.items()
+    ]
     errors: dict[tuple[str, str, str], list[int]] = {}
     for trial in result.failed:
-        said = trial.error.strip().splitlines()
-        errors.setdefault((trial.method, trial.status, said[-1] if said else ""), []).append(trial.seed)
+        errors.setdefault((trial.method, trial.status, text.first_line(trial.error)), []).append(trial.seed)
     for (method, status, error), seeds in errors.items():
-        lines.append(
-            f"{method}, seed {', '.join(map(str, seeds))}: {status}" + (f": {error}" if error else "")
-        )
+        which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        lines.append(f"{method}, {which}: {status}" + (f": {error}" if error else ""))
     return lines
 
 

@@ -11,7 +11,7 @@ import click
 
 from assay.cli import text
 from assay.cli.main import State
-from assay.cli.options import Names, Size, check_writable, store_option, store_path
+from assay.cli.options import check_writable, names, size, store_option, store_path
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -25,7 +25,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--alpha", default="0.1", show_default=True, help="Miscoverage: 0.1 asks for 90 % coverage.")
 @click.option(
     "--methods",
-    type=Names(),
+    callback=names,
     metavar="A,B,...",
     help="Ids of `assay methods`, or your own classes as package.module:Class.  [default: all that suit]",
 )
@@ -44,7 +44,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="TASK",
     help="auto decides from the target; or a task of `assay methods`: interval, label-set.",
 )
-@click.option("--drop", type=Names(), default=(), metavar="A,B,...", help="Columns to leave out.")
+@click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
 )
@@ -54,7 +54,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="SECONDS",
     help="End a trial that takes longer.",
 )
-@click.option("--memory", type=Size(), metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
+@click.option("--memory", callback=size, metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
 @store_option
 @click.option(
     "--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]"
@@ -76,7 +76,7 @@ def compare(
     model: str | None,
     seeds: int,
     task: str,
-    drop: tuple[str, ...],
+    drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
     memory: int | None,
@@ -103,7 +103,7 @@ def compare(
     if report is None:
         check_writable(default_report("data"))
 
-    from assay.cli.progress import progress
+    from assay.cli.progress import progress, show_trials
     from assay.engine.api import compare as run_comparison
     from assay.engine.run import Interrupted
 
@@ -126,9 +126,9 @@ def compare(
                     store=where,
                     in_process=in_process,
                     retry_failed=retry_failed,
-                    progress=show,
+                    progress=show_trials(show),
                     name=name,
-                    drop=drop,
+                    drop=drop or (),
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

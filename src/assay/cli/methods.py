@@ -91,4 +91,20 @@ def paper(card: Card) -> str:
 
 
 def _claims_text(card: Card) -> list[str]:
-    return []
+    from assay.claims.claim import claims_of
+    from assay.claims.ledger import COLUMNS, recorded
+
+    found = {row.claim: row for row in recorded(card.id)}
+    lines = []
+    for claim in claims_of(card):
+        lines += ["", text.paragraph("claim", f"{claim.statement} ({claim.where}; {claim.name})")]
+        lines.append(text.paragraph("paper", claim.paper))
+        row = found.get(claim.name)
+        if row is None:
+            lines.append(text.paragraph("verdict", f"not run yet: assay verify {card.id} --record"))
+            continue
+        cells = dict(zip(COLUMNS, row.cells(), strict=True))
+        ours = f"{cells['ours']} against {cells['baseline']}, gain {cells['gain [95 %]']}"
+        lines.append(text.paragraph("ours", f"{ours}; {row.seeds} seeds on {row.dataset or 'made-up data'}"))
+        lines.append(text.paragraph("verdict", f"{cells['verdict']} ({row.date})"))
+    return lines

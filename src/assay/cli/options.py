@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -14,37 +13,25 @@ from assay.core.errors import DataError
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-class Size(click.ParamType):
+def size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
     """Bytes, as people write them: 800M, 2G, 1.5GiB; units are powers of 1024."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Number of bytes."""
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", str(value).strip().lower())
-        size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
-        if size <= 0:
-            self.fail(f"{value!r} is not a size; write it as 800M or 2G", param, ctx)
-        return size
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", value.strip().lower())
+    found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if found <= 0:
+        raise click.BadParameter(f"{value!r} is not a size; write it as 800M or 2G")
+    return found
 
 
-class Names(click.ParamType):
+def names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     """Names separated by commas."""
-
-    name = "names"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The names, without the space around them."""
-        if isinstance(value, tuple):
-            return value
-        names = tuple(name.strip() for name in str(value).split(","))
-        if not all(names):
-            self.fail(f"{value!r} has an empty name in it", param, ctx)
-        return names
+    if value is None:
+        return None
+    found = tuple(name.strip() for name in value.split(","))
+    if not all(found):
+        raise click.BadParameter(f"{value!r} has an empty name in it")
+    return found
 
 
 store_option = click.option(

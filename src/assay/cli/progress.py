@@ -1,34 +1,40 @@
-"""How a comparison shows that it moves: a bar on a terminal, a line a trial in a log, or nothing."""
+"""How long work shows that it moves: a bar on a terminal, lines in a log, or nothing."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from assay.cli import text
+from assay.engine.wording import duration, plural
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
     from assay.engine.plan import TrialResult
     from assay.engine.run import ProgressEvent
 
 
 class Progress(Protocol):
-    """Takes what the engine reports."""
+    """Shows how far the work is."""
 
-    def __call__(self, event: ProgressEvent) -> None:
-        """One trial has ended, or the run begins (no result)."""
+    def __call__(self, done: int, total: int, what: str, *, reused: int = 0) -> None:
+        """``done`` of ``total`` pieces are there, ``reused`` of them from before; ``what`` came last."""
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
 
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Progress]:
     """The progress that suits where stderr goes; a bar is taken away at the end."""
     if quiet:
-        yield lambda event: None
+        yield _Nothing()
     elif sys.stderr.isatty():
         with _bar() as bar:
             yield bar
@@ -36,53 +42,80 @@ def progress(*, quiet: bool) -> Iterator[Progress]:
         yield _Lines()
 
 
-def _trial_line(result: TrialResult) -> str:
-    line = f"{result.method}, seed {result.seed}: {result.status}"
-    if result.status == "ok":
-        return f"{line} ({text.duration(result.seconds)})"
-    first = result.error.strip().splitlines()
-    return f"{line}: {first[-1]}" if first else line
+class _Nothing:
+    """For --quiet."""
+
+    def __call__(self, done: int, total: int, what: str, *, reused: int = 0) -> None:
+        """Show nothing."""
+
+    def say(self, line: str) -> None:
+        """Say nothing."""
 
 
 class _Lines:
-    """One line a trial on stderr, with the count before it."""
+    """One line a piece, with the count before it."""
 
-    def __call__(self, event: ProgressEvent) -> None:
-        if event.result is None:
-            reused = f", {event.reused} of them kept from before" if event.reused else ""
-            click.echo(f"{text.plural(event.total, 'trial')}{reused}", err=True)
-        else:
-            digits = len(str(event.total))
-            click.echo(f"[{event.done:>{digits}}/{event.total}] {_trial_line(event.result)}", err=True)
+    def __call__(self, done: int, total: int, what: str, *, reused: int = 0) -> None:
+        click.echo(f"[{done:>{len(str(total))}}/{total}] {what}", err=True)
+
+    def say(self, line: str) -> None:
+        click.echo(line, err=True)
+
+
+class _Bar:
+    """A bar with the time that is left and what came last."""
+
+    def __init__(self, bar: RichProgress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=None)
+        self._begun = time.monotonic()
+
+    def __call__(self, done: int, total: int, what: str, *, reused: int = 0) -> None:
+        fresh = done - reused
+        if fresh > 0 and done < total:
+            left = (time.monotonic() - self._begun) / fresh * (total - done)
+            what = f"about {duration(round(left))} left; {what}"
+        self._bar.update(self._task, completed=done, total=total, description=what)
+
+    def say(self, line: str) -> None:
+        self._bar.console.print(line, markup=False, highlight=False)
 
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    console = Console(stderr=True)
     columns = (
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
+        TextColumn(
+            "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")
+        ),
     )
-    with RichProgress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        begun = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar)
 
-        def update(event: ProgressEvent) -> None:
-            said = "running"
-            if event.result is not None:
-                said = f"last: {_trial_line(event.result)}"
-                fresh = event.done - event.reused
-                if fresh > 0 and event.done < event.total:
-                    left = (time.monotonic() - begun) / fresh * (event.total - event.done)
-                    said = f"about {text.duration(left)} left; {said}"
-                if event.result.status not in ("ok", "skipped"):
-                    console.print(_trial_line(event.result), markup=False, highlight=False)
-            bar.update(task, completed=event.done, total=event.total, description=said)
 
-        yield update
+def show_trials(show: Progress) -> Callable[[ProgressEvent], None]:
+    """Takes what a comparison reports and shows it."""
+
+    def report(event: ProgressEvent) -> None:
+        if event.result is None:
+            kept = f", {event.reused} of them kept from before" if event.reused else ""
+            show.say(f"{plural(event.total, 'trial')}{kept}")
+        else:
+            show(event.done, event.total, trial_line(event.result), reused=event.reused)
+
+    return report
+
+
+def trial_line(result: TrialResult) -> str:
+    """Method, seed and outcome of a trial."""
+    line = f"{result.method}, seed {result.seed}: {result.status}"
+    if result.status == "ok":
+        return f"{line} ({duration(result.seconds)})"
+    error = text.first_line(result.error)
+    return f"{line}: {error}" if error else line

@@ -17,6 +17,7 @@ def runs(store: Path | None) -> None:
     path = existing_store(store)
 
     from assay.engine.store import Store
+    from assay.engine.wording import duration, plural
 
     with Store(path) as store_of_runs:
         kept = store_of_runs.runs()[::-1]
@@ -33,10 +34,10 @@ def runs(store: Path | None) -> None:
             info.alpha,
             str(len(info.methods)),
             str(len(info.seeds)),
-            text.duration(info.seconds),
+            duration(info.seconds),
         )
         for info in kept
     ]
     header = ("run", "started (UTC)", "data", "target", "task", "alpha", "methods", "seeds", "time")
     click.echo(text.table(rows, header, right=(5, 6, 7, 8)))
-    click.echo(f"\n{text.plural(len(kept), 'run')} in {path}; `assay report RUN` shows one again.")
+    click.echo(f"\n{plural(len(kept), 'run')} in {path}; `assay report RUN` shows one again.")

@@ -59,36 +59,9 @@ def paragraph(label: str, text: str, *, indent: int = 16) -> str:
     )
 
 
-def number(value: float | None, *, digits: int = 4) -> str:
-    """A number for people: 4 significant digits, thousands grouped, no exponent in the usual range."""
-    if value is None or value != value:
-        return "-"
-    if value in (float("inf"), float("-inf")):
-        return "inf" if value > 0 else "-inf"
-    size = abs(value)
-    if size != 0 and not 1e-4 <= size < 1e9:
-        return f"{value:.{digits - 1}e}"
-    if size >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    text = f"{value:.{digits}g}"
-    return f"{float(text):f}".rstrip("0").rstrip(".") if "e" in text else text
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: "0.8 s", "34 s", "2 min 5 s", "1 h 12 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 trial", "2 trials"."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def first_line(text: str) -> str:
+    """The first line that says something; of an error, what happened and not where."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 class Notices:

@@ -84,10 +84,31 @@ class Adjustment:
         return v
 
 
-LINEAR = Adjustment(lambda tau, v: tau * v, lambda tau, v: v / tau, 1.0, name="linear")
-DIFFERENCE = Adjustment(lambda tau, v: tau + v, lambda tau, v: v - tau, 0.0, name="difference")
+# named functions, not lambdas: a fitted method must survive pickling and copying
+def _times(tau: FloatArray, v: FloatArray) -> FloatArray:
+    return tau * v
+
+
+def _over(tau: FloatArray, v: FloatArray) -> FloatArray:
+    return v / tau
+
+
+def _plus(tau: FloatArray, v: FloatArray) -> FloatArray:
+    return tau + v
+
+
+def _minus(tau: FloatArray, v: FloatArray) -> FloatArray:
+    return v - tau
+
+
+def _only(tau: FloatArray, v: FloatArray) -> FloatArray:
+    return v
+
+
+LINEAR = Adjustment(_times, _over, 1.0, name="linear")
+DIFFERENCE = Adjustment(_plus, _minus, 0.0, name="difference")
 #: takes no notice of tau: plain split conformal prediction with the raw score
-IDENTITY = Adjustment(lambda tau, v: v, lambda tau, v: v, 0.0, name="identity")
+IDENTITY = Adjustment(_only, _only, 0.0, name="identity")
 
 _NAMED = {adjustment.name: adjustment for adjustment in (LINEAR, DIFFERENCE, IDENTITY)}
 

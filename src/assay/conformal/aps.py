@@ -25,11 +25,11 @@ class APSClassifier(SetClassifier):
     alpha : level, default 0.1
         Miscoverage.
     randomised : bool, default False
-        True is the score of the paper. u is computed from the row's probabilities and the seed, so
-        that the same row has the same set in any batch and with any order of the classes; rows with
-        equal probabilities share it. The default needs no seed and gives the score that the paper
-        calls conservative; confident rows can then have empty sets, since the top label scores
-        its whole probability.
+        True is the score of the paper, and the choice of a comparison (its sets are smaller, often by
+        half). u is computed from the row's probabilities and the seed, so that the same row has the
+        same set in any batch and with any order of the classes; rows with equal probabilities share
+        it. The default ``c_r`` needs no seed; the top label then scores its whole probability, and
+        it is the surest rows whose sets are empty.
     allow_empty : bool, default True
         False adds the most probable label to sets that would be empty; coverage can only rise.
     calibration_size : float or int, default 0.5

@@ -12,12 +12,12 @@ from scipy.spatial import cKDTree
 from assay.conformal.adjustments import Adjustment
 from assay.conformal.density_base import DensitySetRegressor
 from assay.conformal.density_models import check_draws, check_outputs, draw
-from assay.conformal.regions import DEFAULT_MAX_MEMORY, BallUnionSet, nearest_center
+from assay.conformal.regions import DEFAULT_MAX_MEMORY, BallUnionSet, Region, nearest_center
 from assay.core.checks import FloatArray, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels
 from assay.core.quantiles import conformal_quantile
-from assay.core.seeds import derive_seed, seed_of
+from assay.core.seeds import seed_of
 
 # Spreads below this part of the draws' magnitude are rounding; the floor depends on the row alone,
 # so calibration and test rows are treated alike.
@@ -40,24 +40,22 @@ class BallSetRegressor(DensitySetRegressor):
         raise NotImplementedError
 
     def _law(self) -> dict[str, Any]:
-        law = {
+        if int(self.n_samples) < 1:
+            raise MethodError(f"n_samples must be at least 1, got {self.n_samples!r}")
+        return {
             "n_samples": self.n_samples,
             "n_reference": self._n_reference(),
             "adjustment": self._adjustment(),
         }
-        if int(self.n_samples) < 1:
-            raise MethodError(f"n_samples must be at least 1, got {self.n_samples!r}")
-        return law
 
     def _drawn(self, model: Any, X: Any, seed: int, outputs: int, stage: str) -> Iterator[Any]:
         """(rows, centres, sorted spread distances, floors) of pieces of X."""
         m, extra = int(self.n_samples), self._n_reference()
-        per_row = 8 * 4 * (m + extra) * outputs
-        for rows, piece in self._pieces(model, X, per_row):
-            centers = draw(model, piece, m, derive_seed(seed, stage, "centers"), outputs)
+        for rows, piece in self._pieces(model, X, outputs):
+            centers = draw(model, piece, m, self._stream(model, seed, stage, "centers"), outputs)
             reference = None
             if extra:
-                reference = draw(model, piece, extra, derive_seed(seed, stage, "reference"), outputs)
+                reference = draw(model, piece, extra, self._stream(model, seed, stage, "reference"), outputs)
             yield rows, centers, *self._spread(centers, reference)
 
     def _spread(self, centers: FloatArray, reference: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -91,21 +89,21 @@ class BallSetRegressor(DensitySetRegressor):
             state["floors_"][rows] = floors
         return state
 
+    def _row_bytes(self, outputs: int) -> int:
+        return 8 * 5 * (int(self.n_samples) + self._n_reference()) * outputs
+
     def _threshold(self, level: Fraction) -> float:
-        tau = self._tau(self.spreads_, self.floors_, level)
-        scores = self._adjustment().scores(tau, self.distances_)
-        return float(conformal_quantile(scores, level, what="set", stacklevel=6))
+        return float(conformal_quantile(self.conformity_scores(level), level, what="set", stacklevel=5))
 
     def conformity_scores(self, alpha: Any = None) -> FloatArray:
         """(n_calib,) conformal scores of the calibration rows at one level."""
         (level,), _ = parse_levels(self._default_alpha() if alpha is None else alpha)
         return self._adjustment().scores(self._tau(self.spreads_, self.floors_, level), self.distances_)
 
-    def _sets(self, X: Any, levels: tuple[Fraction, ...]) -> list[Any]:
+    def _sets(self, X: Any, levels: tuple[Fraction, ...], thresholds: list[float]) -> list[Region]:
         n = row_count(X)
         centers = np.empty((n, int(self.n_samples), self.n_outputs_))
         radii = np.empty((len(levels), n))
-        thresholds = [self._threshold(level) for level in levels]
         for rows, drawn, spread, floors in self._drawn(
             self.model_, X, self.seed_, self.n_outputs_, "predict"
         ):

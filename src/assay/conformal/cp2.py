@@ -41,7 +41,7 @@ class ConditionalPCP(BallSetRegressor):
     alpha : level, default 0.1
     calibration_size : float or int, default 0.5
         Part of the rows that ``fit`` sets aside for calibration.
-    max_memory : int, default 256 MiB
+    max_memory : int, default 8 MiB
         Bytes of working memory for draws and distances.
     random_state : int, RandomState, Generator or None, default None
         One seed for all draws; kept at calibration, so that predictions repeat.
@@ -84,7 +84,7 @@ class ConditionalPCP(BallSetRegressor):
         return resolve_adjustment(self.adjustment)
 
     def _n_reference(self) -> int:
-        if self._adjustment() is IDENTITY:
+        if self._adjustment() == IDENTITY:
             return 0
         count = int(self.n_samples if self.n_reference is None else self.n_reference)
         if count < 1:

@@ -12,12 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from assay.conformal.adjustments import DIFFERENCE, IDENTITY, LINEAR, Adjustment, resolve_adjustment
 from assay.conformal.density_base import DensitySetRegressor
 from assay.conformal.density_models import draw, log_density, log_density_of_draws
-from assay.conformal.regions import DEFAULT_MAX_MEMORY, LevelSet
+from assay.conformal.regions import DEFAULT_MAX_MEMORY, LevelSet, Region
 from assay.core.checks import FloatArray, check_vector, row_count
 from assay.core.errors import MethodError
 from assay.core.levels import lower_rank, parse_levels
 from assay.core.quantiles import conformal_quantile
-from assay.core.seeds import derive_seed
 
 _EPS = 4 * float(np.finfo(np.float64).eps)
 
@@ -49,7 +48,7 @@ class ConditionalHPD(DensitySetRegressor):
         m, draws a row that estimate c(x); the paper's least number.
     alpha : level, default 0.1
     calibration_size : float or int, default 0.5
-    max_memory : int, default 256 MiB
+    max_memory : int, default 8 MiB
         Bytes of working memory for draws.
     random_state : int, RandomState, Generator or None, default None
 
@@ -92,7 +91,7 @@ class ConditionalHPD(DensitySetRegressor):
     def _log_levels(self, X: Any, stage: str, level: Fraction) -> FloatArray:
         """(n,) log c(x) of the rows at one level."""
         model, n, m = self.model_, row_count(X), int(self.n_samples)
-        if n == 0 or resolve_adjustment(self.adjustment) is IDENTITY:
+        if n == 0 or resolve_adjustment(self.adjustment) == IDENTITY:
             return np.zeros(n)
         closed = getattr(model, "hdr_log_threshold", None)
         exact = None if closed is None else closed(X, level)
@@ -100,8 +99,8 @@ class ConditionalHPD(DensitySetRegressor):
             return check_vector(exact, "the model's hdr_log_threshold", length=n)
         rank = lower_rank(m - 1, level)
         out = np.empty(n)
-        for rows, piece in self._pieces(model, X, 8 * 4 * m * self.n_outputs_):
-            draws = draw(model, piece, m, derive_seed(self.seed_, stage, "density"), self.n_outputs_)
+        for rows, piece in self._pieces(model, X, self.n_outputs_):
+            draws = draw(model, piece, m, self._stream(model, self.seed_, stage, "density"), self.n_outputs_)
             out[rows] = np.partition(log_density_of_draws(model, piece, draws), rank, axis=1)[:, rank]
         return out
 
@@ -121,7 +120,7 @@ class ConditionalHPD(DensitySetRegressor):
     def _map(self) -> Adjustment:
         """The adjustment in the scale of the raw scores: a ratio of densities is a difference of logs."""
         adjustment = resolve_adjustment(self.adjustment)
-        return DIFFERENCE if adjustment is LINEAR else adjustment
+        return DIFFERENCE if adjustment == LINEAR else adjustment
 
     def conformity_scores(self, alpha: Any = None) -> FloatArray:
         """(n_calib,) conformal scores of the calibration rows at one level.
@@ -133,13 +132,19 @@ class ConditionalHPD(DensitySetRegressor):
         log_c = self._log_levels(self._rows, "calibrate", level)
         return self._map().scores(self._map().tau(self._raw(log_c)), self._raw(self.log_densities_))
 
-    def _sets(self, X: Any, levels: tuple[Fraction, ...]) -> list[Any]:
-        sets = []
-        for level in levels:
-            threshold = conformal_quantile(self.conformity_scores(level), level, what="set", stacklevel=5)
+    def _row_bytes(self, outputs: int) -> int:
+        return 8 * 5 * int(self.n_samples) * outputs
+
+    def _threshold(self, level: Fraction) -> float:
+        return float(conformal_quantile(self.conformity_scores(level), level, what="set", stacklevel=5))
+
+    def _sets(self, X: Any, levels: tuple[Fraction, ...], thresholds: list[float]) -> list[Region]:
+        sets: list[Region] = []
+        for level, threshold in zip(levels, thresholds, strict=True):
             log_c = self._log_levels(X, "predict", level)
             bound = self._map().bound(self._map().tau(self._raw(log_c)), threshold)
-            sets.append(LevelSet(self.model_, X, self._log_threshold(bound), self.n_outputs_, self.seed_))
+            at = self._log_threshold(bound)
+            sets.append(LevelSet(self.model_, X, at, self.n_outputs_, self.seed_, int(self.max_memory)))
         return sets
 
     def _log_threshold(self, bound: FloatArray) -> FloatArray:

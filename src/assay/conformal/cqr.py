@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor, open_undefined
+from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor
 from assay.conformal.quantile_models import as_quantile_estimator, fit_quantiles, fitted_quantiles
 from assay.core.checks import (
     FloatArray,
     as_vector,
     check_target,
+    refuse_infinite,
     refuse_nan,
     sums_to_finite,
     to_float,
@@ -218,7 +219,7 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
                     np.add(ends, shift if units is None else shift * units, out=into[:, rows])
         if not np.isfinite(total):
             refuse_nan(quantiles, "y_pred")
-            open_undefined(out)
+            refuse_infinite(quantiles, "y_pred")
         return out.swapaxes(1, 2)
 
     def __sklearn_tags__(self) -> Any:

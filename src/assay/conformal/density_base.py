@@ -31,8 +31,9 @@ _MEAN_DRAWS = 200
 class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of regressors whose prediction set comes from a model that samples y given x.
 
-    A subclass implements ``_calibration`` (its fitted state from calibration rows), ``_sets``
-    (regions at several levels) and ``_law`` (what must not change between the two).
+    A subclass implements ``_calibration`` (its fitted state from calibration rows), ``_threshold``
+    (of its scores), ``_sets`` (regions at several levels), ``_law`` (what must not change between
+    calibration and prediction) and ``_row_bytes`` (working memory of a row).
     """
 
     model: Any
@@ -46,8 +47,16 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Fitted attributes from the calibration rows; y is (n, q)."""
 
     @abstractmethod
-    def _sets(self, X: Any, levels: tuple[Fraction, ...]) -> list[Any]:
+    def _threshold(self, level: Fraction) -> float:
+        """Conformal quantile of the calibration scores."""
+
+    @abstractmethod
+    def _sets(self, X: Any, levels: tuple[Fraction, ...], thresholds: list[float]) -> list[Region]:
         """One region a level."""
+
+    @abstractmethod
+    def _row_bytes(self, outputs: int) -> int:
+        """Working memory of one row's draws."""
 
     @abstractmethod
     def _law(self) -> dict[str, Any]:
@@ -149,6 +158,16 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return None
         return rows, first
 
+    def _stream(self, model: Any, seed: int, stage: str, purpose: str) -> int:
+        """Seed of the draws for one purpose.
+
+        Where a row's draws depend on the row alone they are a fixed function of it, in calibration
+        and prediction alike: a row gets the same score wherever it stands. Otherwise calibration and
+        test rows need draws of their own, lest rows of the same place share them.
+        """
+        parts = (purpose,) if getattr(model, "samples_by_row", False) else (stage, purpose)
+        return derive_seed(seed, *parts)
+
     def _check_law(self) -> None:
         law = self._law()
         changed = [
@@ -204,8 +223,12 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         levels, is_scalar = parse_levels(self._default_alpha() if alpha is None else alpha)
         self._check_law()
-        sets = self._sets(X, levels)
+        sets = self._sets(X, levels, [self._threshold(level) for level in levels])
         return sets[0] if is_scalar else sets
+
+    def predict_region(self, X: Any, alpha: Any = None) -> Any:
+        """The same as :meth:`predict_set`, by the name of the region contract."""
+        return self.predict_set(X, alpha)
 
     def _default_alpha(self) -> Any:
         return self.alpha if self.level_ is None else self.level_
@@ -216,15 +239,20 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The set itself (``predict_set``) may be several intervals: it covers as promised and is
         no longer than this hull, which covers at least as often. One output only.
         """
-        sets: Region | list[Region] = self.predict_set(X, alpha)
-        if isinstance(sets, list):
-            return np.stack([region.hull() for region in sets])
-        return sets.hull()
+        check_is_fitted(self)
+        levels, is_scalar = parse_levels(self._default_alpha() if alpha is None else alpha)
+        self._check_law()
+        thresholds = [self._threshold(level) for level in levels]
+        out = np.empty((len(levels), row_count(X), 2))
+        for rows, piece in self._pieces(self.model_, X, self.n_outputs_):
+            for i, region in enumerate(self._sets(piece, levels, thresholds)):
+                out[i, rows] = region.hull()
+        return out[0] if is_scalar else out
 
-    def _pieces(self, model: Any, X: Any, bytes_per_row: int) -> Iterator[tuple[slice, Any]]:
+    def _pieces(self, model: Any, X: Any, outputs: int) -> Iterator[tuple[slice, Any]]:
         """Row slices that keep within ``max_memory``, where the sampler allows pieces at all."""
         n = row_count(X)
-        step = max(1, int(self.max_memory) // bytes_per_row)
+        step = max(1, int(self.max_memory) // self._row_bytes(outputs))
         if n <= step or not getattr(model, "samples_by_row", False):
             yield slice(0, n), X
             return

@@ -208,12 +208,6 @@ def bare_residuals(y: Any, y_pred: Any) -> FloatArray:
     return residuals
 
 
-def open_undefined(ends: FloatArray) -> None:
-    """Ends (L, 2, n) of infinite predictions shifted by an infinite threshold: unbounded, in place."""
-    ends[:, 0][np.isnan(ends[:, 0])] = -np.inf
-    ends[:, 1][np.isnan(ends[:, 1])] = np.inf
-
-
 def training_target(X: Any, y: Any) -> FloatArray:
     """(n,) finite float64 target with as many rows as X; a column (n, 1) is taken with a notice."""
     if y is None:

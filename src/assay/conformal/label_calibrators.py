@@ -22,6 +22,8 @@ from assay.core.quantiles import conformal_quantile
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+#: how far the line that asked for sets is above the function that calls a warning function
+_USER = 6
 #: quantiles of the true-label scores that describe a class when classes are clustered
 _EMBEDDING = (0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -73,7 +75,7 @@ def _warn_short(short: NDArray[np.bool_], levels: Sequence[Fraction], what: str,
                 f"{count} of {len(row)} {what} have too few calibration rows at alpha {float(level):g} "
                 f"({enough}): {effect}",
                 InfiniteSetWarning,
-                stacklevel=6,
+                stacklevel=_USER,
             )
 
 
@@ -85,7 +87,7 @@ class MarginalCalibrator:
 
     def thresholds(self, levels: Sequence[Fraction], groups: Codes | None = None) -> FloatArray:
         """(L, 1, 1) thresholds."""
-        return np.asarray(conformal_quantile(self.scores, levels, stacklevel=5)).reshape(-1, 1, 1)
+        return np.asarray(conformal_quantile(self.scores, levels, stacklevel=_USER)).reshape(-1, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,7 @@ class GroupCalibrator:
                 f"{unseen} of {len(groups)} rows are of a group without calibration rows, first at row "
                 f"{int(np.argmax(groups < 0))}: they get all labels",
                 InfiniteSetWarning,
-                stacklevel=5,
+                stacklevel=_USER - 1,
             )
         padded = np.concatenate([out, np.full((len(levels), 1), np.inf)], axis=1)
         return padded[:, groups, None]
@@ -152,13 +154,13 @@ class ClusterCalibrator:
         """(L, 1, K) thresholds; (L, 1, 1) where there are no clusters."""
         n_clusters = int(self.clusters.max(initial=-1)) + 1
         if n_clusters == 0:
-            return MarginalCalibrator(self.scores).thresholds(levels)
+            return np.asarray(conformal_quantile(self.scores, levels, stacklevel=_USER)).reshape(-1, 1, 1)
         row_cluster = self.clusters[self.codes]
         inside = row_cluster >= 0
         out, short = pooled_thresholds(self.scores[inside], row_cluster[inside], n_clusters, levels)
         _warn_short(short, levels, "clusters of classes", "their classes are in every set")
         if (self.clusters < 0).any():
-            rest = np.asarray(conformal_quantile(self.scores, levels, stacklevel=5)).reshape(-1, 1)
+            rest = np.asarray(conformal_quantile(self.scores, levels, stacklevel=_USER)).reshape(-1, 1)
         else:
             rest = np.full((len(levels), 1), np.inf)
         return np.concatenate([out, rest], axis=1)[:, None, self.clusters]

@@ -184,13 +184,15 @@ def _take_first(proba: NDArray[Any], ranked: NDArray[Any], counts: Codes, out: B
 class APSScore(RankScore):
     """``c_{r-1} + u p_(r)``; ``c_r`` without u.
 
-    A label whose probability is too small to change the sum (zero, above all) would have the score
-    of the label before it; it gets 2**-40 more, so that a row [0, 1, 0] keeps its one label apart.
+    Divided by the sum of the row, so that c_K is one whatever the rounding of the probabilities. A
+    label whose probability is too small to change the sum (zero, above all) would have the score of
+    the label before it; it gets 2**-40 more, so that a row [0, 1, 0] keeps its one label apart.
     """
 
     def by_rank(self, ranked: NDArray[Any], u: FloatArray | None) -> FloatArray:
         sums = ranked.astype(np.float64)
         np.cumsum(sums, axis=1, out=sums)
+        total = sums[:, -1:].copy()
         # rows where even the last label changes the sum have no other that does not
         still = np.flatnonzero(sums[:, -1] == sums[:, -2]) if sums.shape[1] > 1 else np.empty(0, np.intp)
         shift = _TIE * np.cumsum(sums[still, 1:] == sums[still, :-1], axis=1)
@@ -199,6 +201,7 @@ class APSScore(RankScore):
         else:
             scores = u[:, None] * ranked
             scores[:, 1:] += sums[:, :-1]
+        scores /= total
         if len(still):
             scores[still, 1:] += shift
         return scores

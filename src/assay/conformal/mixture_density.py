@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from assay.conformal.density_models import check_outputs
 from assay.core.checks import FloatArray
@@ -24,10 +25,18 @@ _MIN_SCALE = 1e-3
 _MAX_LOG_SCALE = 7.0
 _GRADIENT_NORM = 5.0
 _MIN_ROWS_TO_VALIDATE = 20
-_CHUNK_BYTES = 2**26
+_CHUNK_BYTES = 2**22
 _LOG_2PI = float(np.log(2 * np.pi))
 
 Layers = list[tuple[FloatArray, FloatArray]]
+
+
+def _import_torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingDependency("MixtureDensityNetwork needs: pip install 'assay[torch]'") from None
+    return torch
 
 
 class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -48,7 +57,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
     max_epochs : int, default 200
         Passes over the training rows (Plassier et al. train 1000 without early stopping; with it,
         200 are seldom reached).
-    batch_size : int, default 256
+    batch_size : int, default 64
+        Of 32, 64, 128 and 256 the one with the best held-out likelihood for its time on bike rentals and
+        temperatures.
     learning_rate : float, default 2e-3
         Of AdamW; 50 epochs at this rate give the paper's sizes on bike. Where ``patience`` is None it
         falls to zero along a cosine.
@@ -86,7 +97,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         hidden: Sequence[int] = (100, 100),
         *,
         max_epochs: int = 200,
-        batch_size: int = 256,
+        batch_size: int = 64,
         learning_rate: float = 2e-3,
         patience: int | None = 15,
         validation_fraction: float = 0.1,
@@ -125,7 +136,10 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         Y = check_outputs(y)
         x_scaler = StandardScaler().fit(X)
         y_scaler = StandardScaler().fit(Y)
-        layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
+        torch = _import_torch()
+        # one thread: for networks of this size more only wait for each other
+        with threadpool_limits(1):
+            layers, epochs, loss = self._train(torch, x_scaler.transform(X), y_scaler.transform(Y))
         self.x_scaler_ = x_scaler
         self.y_scaler_ = y_scaler
         self.layers_ = layers
@@ -148,13 +162,8 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         if not self.learning_rate > 0:
             raise MethodError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
-    def _train(self, X: FloatArray, Y: FloatArray) -> tuple[Layers, int, float]:
-        try:
-            import torch
-        except ImportError:
-            raise MissingDependency("MixtureDensityNetwork needs: pip install 'assay[torch]'") from None
-        from torch.nn.functional import linear, relu
-
+    def _train(self, torch: Any, X: FloatArray, Y: FloatArray) -> tuple[Layers, int, float]:
+        linear, relu = torch.nn.functional.linear, torch.relu
         seed = seed_of(self.random_state)
         generator = torch.Generator().manual_seed(derive_seed(seed, "mixture density network"))
         n, q = Y.shape
@@ -197,7 +206,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         for epoch in range(1, epochs + 1):
             total = 0.0
             shuffled = train[torch.randperm(len(train), generator=generator)].to(self.device)
-            for rows in torch.split(shuffled, int(self.batch_size)):  # type: ignore[no-untyped-call]
+            for rows in torch.split(shuffled, int(self.batch_size)):
                 optimiser.zero_grad(set_to_none=True)
                 loss = loss_of(x_all[rows], y_all[rows])
                 loss.backward()
@@ -240,7 +249,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         for weight, bias in self.layers_[:-1]:
             h = np.maximum(h @ weight + bias, 0)
         weight, bias = self.layers_[-1]
-        raw = h @ weight + bias
+        # the last bits of a matrix product depend on the number of rows; a row's draws must not, and
+        # the weights were trained in float32 anyway
+        raw = (h @ weight + bias).astype(np.float32).astype(np.float64)
         log_w = raw[:, :k] - logsumexp(raw[:, :k], axis=1, keepdims=True)
         means = raw[:, k : k + k * q].reshape(-1, k, q) * self.y_scaler_.scale_ + self.y_scaler_.mean_
         log_s = np.clip(raw[:, k + k * q :].reshape(-1, k, q), np.log(_MIN_SCALE), _MAX_LOG_SCALE)
@@ -255,6 +266,8 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """(n, n_samples, q) draws; a row's draws depend on its values and the seed, never on the batch."""
         features = self._features(X)
+        if len(features) == 0:
+            return np.empty((0, n_samples, self.n_outputs_))
         log_w, means, scales = self._mixture(features)
         keys = row_keys(features, seed_of(random_state), "mixture density")
         n, k, q = means.shape

@@ -128,14 +128,14 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         self._check_parameters()
         y = check_target(y)
         prediction = check_vector(y_pred, "y_pred", length=len(y))
-        self._set_scores(prediction, y, check_vector(scale, "scale", length=len(y)))
+        self._set_scores(prediction, y, check_target(scale, name="scale", length=len(y)))
         return self
 
     def predict_interval_pred(self, y_pred: Any, scale: Any, alpha: Any = None) -> FloatArray:
         """(n, 2) intervals around bare predictions with bare spreads; (L, n, 2) for several levels."""
         check_is_fitted(self)
-        prediction = check_vector(y_pred, "y_pred")
-        spread = check_vector(scale, "scale", length=len(prediction))
+        prediction = check_target(y_pred, name="y_pred")
+        spread = check_target(scale, name="scale", length=len(prediction))
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         out = self._around(prediction, spread, levels)
         return out[0] if is_scalar else out

@@ -27,7 +27,7 @@ class PCP(BallSetRegressor):
     alpha : level, default 0.1
     calibration_size : float or int, default 0.5
         Part of the rows that ``fit`` sets aside for calibration.
-    max_memory : int, default 256 MiB
+    max_memory : int, default 8 MiB
         Bytes of working memory for draws and distances.
     random_state : int, RandomState, Generator or None, default None
         One seed for all draws; kept at calibration, so that predictions repeat.

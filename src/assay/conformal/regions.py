@@ -16,9 +16,11 @@ from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
 from assay.core.seeds import seed_of
 
-DEFAULT_MAX_MEMORY = 2**28
+# draws and distances are worked on in pieces of this many bytes: larger ones are no faster
+DEFAULT_MAX_MEMORY = 2**23
 _GRID = 256
-_BISECTIONS = 40
+_SECTIONS = 16
+_REFINEMENTS = 10
 _DOUBLINGS = 60
 
 
@@ -61,7 +63,7 @@ class BallUnionSet(Region):
     centers : (n, M, q) float64 array
     radius : (n,) float64 array
         +inf is the whole space, a negative radius the empty set.
-    max_memory : int, default 256 MiB
+    max_memory : int, default 8 MiB
         Bytes of working memory for distances.
     """
 
@@ -172,14 +174,25 @@ class LevelSet(Region):
     n_outputs : int
     seed : int
         Of the draws that find the set on the line and estimate its volume.
+    max_memory : int, default 8 MiB
+        Bytes of working memory for draws and densities.
     """
 
-    def __init__(self, model: Any, X: Any, log_threshold: FloatArray, n_outputs: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        log_threshold: FloatArray,
+        n_outputs: int,
+        seed: int = 0,
+        max_memory: int = DEFAULT_MAX_MEMORY,
+    ) -> None:
         self.model = model
         self.X = X
         self.log_threshold = log_threshold
         self.n_outputs = n_outputs
         self.seed = seed
+        self.max_memory = max_memory
 
     def __len__(self) -> int:
         return len(self.log_threshold)
@@ -193,7 +206,8 @@ class LevelSet(Region):
         return np.asarray(log_density(self.model, self.X, values) >= self.log_threshold)
 
     def _chunks(self, columns: int) -> Iterator[tuple[slice, Any]]:
-        step = max(1, DEFAULT_MAX_MEMORY // (8 * 4 * columns * self.n_outputs))
+        # points, their densities, a model's copy of both, and what is sorted or compared
+        step = max(1, int(self.max_memory) // (8 * 8 * columns * self.n_outputs))
         whole = not getattr(self.model, "samples_by_row", False)
         for start in range(0, len(self), len(self) if whole else step):
             rows = slice(start, start + (len(self) if whole else step))
@@ -207,7 +221,7 @@ class LevelSet(Region):
     def intervals(self) -> list[FloatArray]:
         """For each row its disjoint intervals in order, (k, 2); one output only.
 
-        Ends are found by bisection between points that are drawn from the model or lie on an even
+        Ends are found by subdivision between points that are drawn from the model or lie on an even
         grid around them; a piece that falls between two neighbouring points is missed.
         """
         self._one_output("intervals()")
@@ -223,12 +237,14 @@ class LevelSet(Region):
         row, at = np.nonzero(inside[:, 1:] != inside[:, :-1])
         left, right = grid[row, at], grid[row, at + 1]
         entering = inside[row, at + 1]
-        order_X = _safe_indexing(X, row)
-        for _ in range(_BISECTIONS if len(row) else 0):
-            middle = (left + right) / 2
-            hit = log_density(self.model, order_X, middle[:, None]) >= threshold[row]
-            to_right = hit == entering
-            right, left = np.where(to_right, middle, right), np.where(to_right, left, middle)
+        at_border = _safe_indexing(X, row)
+        for _ in range(_REFINEMENTS if len(row) else 0):
+            points = np.linspace(left, right, _SECTIONS + 1, axis=1)
+            held = log_density_of_draws(self.model, at_border, points[:, 1:-1, None]) >= threshold[row, None]
+            # the first inner point on the right end's side of the border; the right end itself if none is
+            beyond = np.argmax(np.column_stack([held == entering[:, None], np.ones(len(row), bool)]), axis=1)
+            left = np.take_along_axis(points, beyond[:, None], axis=1)[:, 0]
+            right = np.take_along_axis(points, beyond[:, None] + 1, axis=1)[:, 0]
         # the end that lies inside the set
         ends = np.where(entering, right, left)
         counts = np.bincount(row, minlength=n)

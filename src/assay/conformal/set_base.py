@@ -316,12 +316,17 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _part_uniforms(self, proba: Probabilities, codes: Codes, seed: int, part: str) -> FloatArray:
         """(n,) uniforms that divide calibration rows into parts, whatever the order of rows and classes."""
-        out = np.empty(len(proba))
+        keys = np.empty(len(proba), dtype=np.uint64)
         for rows, block in proba.blocks(self._block_bytes()):
             own = block[np.arange(len(block)), codes[rows]][:, None]
-            keys = unordered_row_keys(block, seed, part) ^ row_keys(own, seed, part)
-            out[rows] = row_uniforms(keys, 1)[:, 0]
-        return out
+            keys[rows] = unordered_row_keys(block, seed, part) ^ row_keys(own, seed, part)
+        # equal rows must not all fall into one part: each gets a number of its own by counting them
+        order = np.lexsort((codes, keys))
+        ranked = keys[order]
+        first = np.searchsorted(ranked, ranked)
+        count = np.empty((len(keys), 1))
+        count[order, 0] = np.arange(len(keys)) - first
+        return row_uniforms(keys ^ row_keys(count, seed, part), 1)[:, 0]
 
     def _sets(self, proba: Probabilities, alpha: Any, groups: Any) -> BoolArray:
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)

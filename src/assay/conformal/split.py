@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.interval_base import SplitIntervalRegressor, bare_residuals, open_undefined
-from assay.core.checks import FloatArray, as_vector, refuse_nan, sums_to_finite
+from assay.conformal.interval_base import SplitIntervalRegressor, bare_residuals
+from assay.core.checks import FloatArray, as_vector, refuse_infinite, refuse_nan, sums_to_finite
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
 
@@ -116,5 +116,5 @@ class SplitConformalRegressor(SplitIntervalRegressor):
                 np.add(prediction, above, out=ends[1])
         if not sums_to_finite(prediction):
             refuse_nan(prediction, "y_pred")
-            open_undefined(out)
+            refuse_infinite(prediction, "y_pred")
         return out.swapaxes(1, 2)

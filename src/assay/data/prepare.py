@@ -114,7 +114,7 @@ def _date_parts(X: pd.DataFrame) -> NDArray[np.float64]:
         date = X[name].dt
         days = X[name].to_numpy().astype("datetime64[us]").astype(np.int64) / 86_400e6
         gone = X[name].isna().to_numpy()
-        columns = [date.year, date.month, date.day, date.weekday, date.hour]
+        columns = [date.year, date.month, date.day, date.day_of_week, date.hour]
         parts += [column.to_numpy(np.float64, na_value=np.nan) for column in columns]
         parts.append(np.where(gone, np.nan, days))
     return np.column_stack(parts)

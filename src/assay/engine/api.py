@@ -74,7 +74,8 @@ def compare(
     workers : int, default 1
         Processes that run trials; the numbers do not depend on it.
     timeout : float, optional
-        Seconds of wall clock after which a trial is killed.
+        Seconds of wall clock after which a trial is killed; importing the method and preparing
+        its rows do not count.
     memory_limit : int, optional
         Bytes that a trial may allocate beyond what its process holds at the start. By default
         about 80 % of the memory that is free now, divided by the workers.

@@ -15,14 +15,16 @@ import time
 import traceback
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from assay.core.cards import EXTRAS, Card, all_cards, import_object
 from assay.core.errors import MethodError
@@ -59,7 +61,12 @@ def load_model(model: Any) -> Any:
     if not isinstance(model, str):
         return model
     found = import_object(model)
-    return found() if inspect.isclass(found) else found
+    if not inspect.isclass(found):
+        return found
+    try:
+        return found()
+    except TypeError as error:
+        raise MethodError(f"the model {model} cannot be made without arguments: {error}") from error
 
 
 def failure(identity: str, method: str, seed: int, error: BaseException) -> TrialResult:
@@ -92,9 +99,15 @@ class Bench:
         self.task = load_task(self.task_name)
         self.model = load_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
+        self._limited_at = 0
 
-    def run(self, trial: Trial, memory: int | None = None) -> TrialResult:
+    def run(
+        self, trial: Trial, memory: int | None = None, begin: Callable[[], None] = lambda: None
+    ) -> TrialResult:
         """One row for the trial, whatever happens in it.
+
+        ``begin`` is called when the method is loaded and its rows are ready: the trial's time runs
+        from there.
 
         Only an interrupt by the user (KeyboardInterrupt in a process that is not isolated) and the
         death of the process get past.
@@ -102,7 +115,11 @@ class Bench:
         start = time.perf_counter()
         notices: list[str] = []
         try:
-            metrics, detail = self._evaluate(trial, memory, notices)
+            target = load_target(trial.method)
+            split = copy.deepcopy(self._split(trial.seed))  # a method may write into what it is given
+            begin()
+            start = time.perf_counter()
+            metrics, detail = self._evaluate(trial, target, split, memory, notices)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not self.isolated:
                 raise
@@ -116,18 +133,16 @@ class Bench:
         return replace(row, seconds=time.perf_counter() - start, notices=tuple(notices))
 
     def _evaluate(
-        self, trial: Trial, memory: int | None, notices: list[str]
+        self, trial: Trial, target: Any, split: Any, memory: int | None, notices: list[str]
     ) -> tuple[dict[str, float], dict[str, Any]]:
-        cls = load_target(trial.method)
-        split = copy.deepcopy(self._split(trial.seed))  # a method may write into what it is given
         with (
             _recorded_warnings(notices, every=self.isolated),
-            _one_thread(),
+            self._one_thread(),
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
             model = self.task.default_model() if self.model is None else self.model
-            method = build_method(cls, trial.method, model, trial.seed, self.alpha, notices)
+            method = build_method(target, trial.method, model, trial.seed, self.alpha, notices)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
                 outcome = self.task.evaluate(method, split, self.alpha)
@@ -135,6 +150,19 @@ class Bench:
         metrics["peak_memory"] = meter.peak
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
+
+    @contextlib.contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """Linear algebra on one thread, so that numbers do not depend on where a trial runs."""
+        if not self.isolated:
+            with threadpool_limits(limits=1):
+                yield
+            return
+        # looking for the libraries takes 10 ms: again only when modules have been loaded since
+        if len(sys.modules) != self._limited_at:
+            threadpool_limits(limits=1)
+            self._limited_at = len(sys.modules)
+        yield
 
     def _split(self, seed: int) -> Any:
         if seed in self._splits:
@@ -153,8 +181,21 @@ def load_target(method: MethodSpec) -> Any:
         found = card.load()
         for extra in card.requires:
             importlib.import_module(EXTRAS[extra])  # a lazy import would count in the trial's numbers
-        return found
-    return import_object(method.target) if isinstance(method.target, str) else method.target
+    else:
+        found = import_object(method.target) if isinstance(method.target, str) else method.target
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        _warm_up(torch)
+    return found
+
+
+@cache
+def _warm_up(torch: Any) -> None:
+    """Take one step with an optimiser: the first one of a process loads a compiler, for seconds."""
+    with torch.enable_grad():
+        parameter = torch.zeros(1, requires_grad=True)
+        parameter.sum().backward()
+        torch.optim.Adam([parameter]).step()
 
 
 def build_method(
@@ -233,15 +274,6 @@ def _recorded_warnings(notices: list[str], *, every: bool) -> Iterator[None]:
                 text = f"{warning.category.__name__}: {warning.message}"
                 if text not in notices and len(notices) < _NOTICES_KEPT:
                     notices.append(text)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Linear algebra on one thread, so that numbers do not depend on where a trial runs."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1):
-        yield
 
 
 @contextlib.contextmanager

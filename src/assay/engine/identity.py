@@ -18,7 +18,7 @@ from typing import Any
 
 import assay
 from assay.core.cards import Card, all_cards
-from assay.engine import worker
+from assay.engine import bench
 from assay.engine.describe import Describer
 from assay.engine.plan import MethodSpec, Question
 from assay.engine.sources import Sources, closure
@@ -48,7 +48,7 @@ class Identities:
             question.task,
             closure([type(task).__module__]).digest,
             str(question.alpha),
-            _digest(Path(worker.__file__).read_text(encoding="utf-8")),
+            _digest(Path(bench.__file__).read_text(encoding="utf-8")),
         )
         self._model = _model_text(question, task)
         self._methods: dict[str, str] = {}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 QUESTION = "question.pickle"
 TABLE = "table.pickle"
+BEGUN = "begun"
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -46,7 +47,7 @@ class Job:
 
 
 def started_file(folder: Path, number: int) -> Path:
-    """The file that says which process has taken up a job: its content is the process id."""
+    """The file that says which process has taken up a job: its id, and "begun" once the time runs."""
     return folder / f"started-{number}"
 
 
@@ -73,7 +74,7 @@ def run_job(folder: str, job: Job) -> TrialResult:
     """Carry out one trial; whatever it raises becomes its row."""
     path = Path(folder)
     started = started_file(path, job.number)
-    started.write_text(str(os.getpid()))
+    _write(started, f"{os.getpid()}")
     _forget_output()
     bench, methods = _load(path)
     name, blob = methods[job.method]
@@ -85,7 +86,11 @@ def run_job(folder: str, job: Job) -> TrialResult:
     except BaseException as error:
         result = failure(job.identity, name, job.seed, error)
     else:
-        result = bench.run(Trial(method, job.seed, job.identity), job.memory)
+        result = bench.run(
+            Trial(method, job.seed, job.identity),
+            job.memory,
+            lambda: _write(started, f"{os.getpid()} {BEGUN}"),
+        )
     started.unlink()
     return result
 
@@ -105,6 +110,13 @@ def _load(folder: Path) -> tuple[Bench, list[tuple[str, bytes]]]:
         bench = Bench(table, question["task"], question["alpha"], model, isolated=True)
         _loaded[folder] = bench, question["methods"]
     return _loaded[folder]
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def _redirect_output(path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError, MethodError, TaskError
@@ -24,7 +25,9 @@ class IntervalTask(Task):
     """Intervals that hold the target with probability 1 - alpha, as narrow as can be.
 
     A method offers ``fit(X, y)`` and ``predict_interval(X) -> (n, 2)``. A lower end above its
-    upper end is an empty interval; infinite ends are legal; NaN is not.
+    upper end is an empty interval; infinite ends are legal; NaN is not. One whose sets are several
+    intervals also offers ``predict_region(X)`` with ``contains(y)`` and ``volume()``: coverage and
+    widths are then those of the set, and the interval, which holds it, is scored and drawn.
     """
 
     name: ClassVar[str] = "interval"
@@ -109,6 +112,10 @@ class IntervalTask(Task):
         y = split.y_test
         covered = measures.covers(interval, y)
         width = measures.interval_widths(interval)
+        if callable(getattr(method, "predict_region", None)):
+            region, _, _ = running.predict(method, "predict_region", split, alpha)
+            covered, width = check_region(region, y)
+        groups = measures.width_groups(interval, width=width)
         slab = measures.worst_slab(split.X_test, covered, seed=split.seed)
         metrics = {
             "coverage": float(covered.mean()),
@@ -118,7 +125,7 @@ class IntervalTask(Task):
             "share_empty": float(measures.is_empty(interval).mean()),
             "interval_score": float(measures.interval_score(interval, y, alpha).mean()),
             "worst_slab_coverage": float("nan") if slab is None else slab.coverage,
-            "width_quintile_gap": measures.width_quintile_gap(interval, y, alpha),
+            "width_quintile_gap": measures.coverage_gap(groups, covered, alpha),
             "fit_seconds": fit_seconds,
             "predict_seconds": predict_seconds,
         }
@@ -130,8 +137,8 @@ class IntervalTask(Task):
             "expected_coverage": list(measures.expected_coverage(n_calib, len(y), alpha)),
             "examples": _examples(method, split, interval),
         }
-        if by_width := _by_width(interval, covered):
-            detail["by_width"] = by_width
+        if groups:
+            detail["by_width"] = _by_width(groups, width, covered)
         if slab is not None:
             largest = np.argsort(-np.abs(slab.direction), kind="stable")[:_SLAB_FEATURES]
             detail["slab"] = {
@@ -174,6 +181,25 @@ def check_intervals(raw: Any, n: int) -> FloatArray:
     return interval
 
 
+def check_region(region: Any, y: FloatArray) -> tuple[measures.BoolArray, FloatArray]:
+    """(n,) which targets the sets contain and (n,) how long they are, or a MethodError with numbers."""
+    covered, width = to_numpy(region.contains(y)), to_numpy(region.volume())
+    if covered.shape != y.shape or covered.dtype != bool or width.shape != y.shape:
+        raise MethodError(
+            f"predict_region gave contains() of shape {covered.shape} ({covered.dtype}) and volume() of "
+            f"shape {width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are "
+            "expected"
+        )
+    width = width.astype(np.float64)
+    bad = ~(width >= 0)
+    if bad.any():
+        raise MethodError(
+            f"volume() of predict_region is negative or NaN in {int(bad.sum())} of {len(y)} rows, first at "
+            f"row {int(bad.argmax())}"
+        )
+    return covered, width
+
+
 def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
@@ -196,8 +222,9 @@ def _examples(method: Any, split: Split, interval: FloatArray) -> dict[str, list
     }
 
 
-def _by_width(interval: FloatArray, covered: measures.BoolArray) -> list[dict[str, Any]]:
-    width = measures.interval_widths(interval)
+def _by_width(
+    groups: list[NDArray[np.intp]], width: FloatArray, covered: measures.BoolArray
+) -> list[dict[str, Any]]:
     return [
         {
             "label": f"{width[rows].min():.3g} to {width[rows].max():.3g}",
@@ -205,5 +232,5 @@ def _by_width(interval: FloatArray, covered: measures.BoolArray) -> list[dict[st
             "coverage": float(covered[rows].mean()),
             "mean_width": _finite(width[rows].mean()),
         }
-        for rows in measures.width_groups(interval)
+        for rows in groups
     ]

@@ -124,12 +124,13 @@ class LabelSetTask(Task):
         covered = sets[np.arange(len(sets)), true]
         sizes = sets.sum(axis=1)
         per_class, rows_of_class = measures.class_coverage(true, covered, K)
+        worst = int(np.nanargmin(per_class))
         metrics = {
             "coverage": float(covered.mean()),
             "mean_size": float(sizes.mean()),
             "share_empty": float((sizes == 0).mean()),
             "share_singleton": float((sizes == 1).mean()),
-            "worst_class_coverage": float(np.nanmin(per_class)),
+            "worst_class_coverage": float(per_class[worst]),
             "size_stratified_gap": measures.size_stratified_gap(sizes, covered, alpha, MIN_STRATUM_ROWS),
             "class_coverage_gap": float(np.nanmean(np.abs(per_class - float(1 - alpha)))),
             "fit_seconds": fit_seconds,
@@ -165,6 +166,11 @@ class LabelSetTask(Task):
                 for k in range(K)
                 if rows_of_class[k]
             ],
+            "worst_class": {
+                "label": labels[worst],
+                "n": int(rows_of_class[worst]),
+                "coverage": float(per_class[worst]),
+            },
             "size_histogram": [[int(size), int(count)] for size, count in zip(values, counts, strict=True)],
         }
         return Outcome(metrics, detail, notices)

@@ -78,12 +78,16 @@ def interval_score(interval: FloatArray, y: FloatArray, alpha: Fraction) -> Floa
     return np.asarray(interval_widths(interval) + penalty * (below + above))
 
 
-def width_groups(interval: FloatArray, groups: int = 5) -> list[NDArray[np.intp]]:
+def width_groups(
+    interval: FloatArray, groups: int = 5, *, width: FloatArray | None = None
+) -> list[NDArray[np.intp]]:
     """Rows by quintile of width, equal widths together; an empty list where all widths are equal.
 
-    Widths that differ by rounding only (1e-9 of the largest finite end) count as equal.
+    ``width`` are those of the intervals if not given. Widths that differ by rounding only (1e-9 of
+    the largest finite end) count as equal.
     """
-    width = interval_widths(interval)
+    if width is None:
+        width = interval_widths(interval)
     finite = interval[np.isfinite(interval)]
     tolerance = 1e-9 * (np.abs(finite).max() if finite.size else 0.0)
     order = np.argsort(width, kind="stable")
@@ -100,10 +104,13 @@ def width_groups(interval: FloatArray, groups: int = 5) -> list[NDArray[np.intp]
 
 def width_quintile_gap(interval: FloatArray, y: FloatArray, alpha: Fraction) -> float:
     """Mean of abs(coverage - (1 - alpha)) over quintiles of width; NaN where all widths are equal."""
-    groups = width_groups(interval)
+    return coverage_gap(width_groups(interval), covers(interval, y), alpha)
+
+
+def coverage_gap(groups: list[NDArray[np.intp]], covered: BoolArray, alpha: Fraction) -> float:
+    """Mean of abs(coverage - (1 - alpha)) over groups of rows; NaN for no groups."""
     if not groups:
         return float("nan")
-    covered = covers(interval, y)
     return float(np.mean([abs(covered[rows].mean() - float(1 - alpha)) for rows in groups]))
 
 

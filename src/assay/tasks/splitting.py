@@ -67,14 +67,19 @@ def check_row_count(n: int, alpha: Fraction, surely: int | None = None) -> None:
         raise TaskError("alpha 0 asks for sets that contain everything; take a level above 0, such as 0.1")
     part = n // PART if surely is None else surely
     enough = max(need, MIN_TEST_ROWS)
-    if part < enough:
-        classes = "" if surely is None else " when the rows of each class are shared out"
+    if part >= enough:
+        return
+    level = float(alpha)
+    if n >= PART * enough:
         raise TaskError(
-            f"{n} rows are too few at alpha {float(alpha):g}: a quarter calibrates and a quarter tests, "
-            f"which gives {part} rows each{classes}; {enough} are needed, "
-            f"that is at least {PART * enough} rows in all"
-            + (f" (or alpha {_largest_level(part)})" if part >= MIN_TEST_ROWS else "")
+            f"the classes are too small at alpha {level:g}: a quarter of each calibrates, which "
+            f"gives {part} of {n} rows for certain; {enough} are needed. Merge rare classes or give more rows"
         )
+    other = f" (or alpha {_largest_level(part)})" if part >= MIN_TEST_ROWS else ""
+    raise TaskError(
+        f"{n} rows are too few at alpha {level:g}: a quarter calibrates and a quarter tests, which gives "
+        f"{part} rows each; {enough} are needed, that is at least {PART * enough} rows in all{other}"
+    )
 
 
 def _largest_level(rows: int) -> str:

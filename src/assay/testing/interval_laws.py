@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,9 @@ class Intervals(Contract):
         return X, np.round((2 * X[:, 0] - X[:, 1] + noise) * 1024) / 1024
 
     def covers(self, method: Any, X: Any, y: Any) -> NDArray[np.bool_]:
-        if self.form == "" and hasattr(method, "predict_region"):
-            return np.asarray(method.predict_region(X).contains(y), dtype=bool)
+        if self.form == "" and hasattr(method, "predict_set"):
+            # the interval is only the hull of what is calibrated
+            return np.asarray(method.predict_set(X).contains(y), dtype=bool)
         ends = self.ask(method, X)
         slack = _ROUNDING * (1 + np.abs(y))
         return np.asarray((ends[:, 0] - slack <= y) & (y <= ends[:, 1] + slack))
@@ -46,29 +49,95 @@ class Intervals(Contract):
 
 
 class BareIntervals(Intervals):
-    """``calibrate_pred(y_pred, y)`` and ``predict_interval_pred(y_pred)``."""
+    """``calibrate_pred(y_pred, y)`` and ``predict_interval_pred(y_pred)``, one prediction a row."""
 
     form = "bare"
     calibrate = "calibrate_pred"
     predict = "predict_interval_pred"
 
     def applies(self, subject: Subject) -> bool:
-        return subject.has(self.calibrate, self.predict)
+        return subject.has(self.calibrate, self.predict) and self._takes_its_rows(subject)
+
+    def _takes_its_rows(self, subject: Subject) -> bool:
+        """Whether predictions of this form are taken: one argument means many things."""
+        X, y = self.rows(5, seed=0)
+        method = subject.make(alpha=0.5)
+        try:
+            self.learn(method, X, y)
+            self.ask(method, X)
+        except (TypeError, ValueError):
+            return False
+        return True
 
     def rows(self, n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
         X, y = super().rows(n, seed)
         return 2 * X[:, 0] - X[:, 1], y
 
+    def moved(self, X: NDArray[Any], by: float) -> NDArray[Any]:
+        """The predictions of targets that are larger by a constant."""
+        return X + by
 
-CONTRACTS = (Intervals(), BareIntervals())
+
+class BareQuantiles(BareIntervals):
+    """As before with (n, 2) predictions: a lower and an upper quantile of each row."""
+
+    form = "bare-quantiles"
+
+    def rows(self, n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        X, y = Intervals.rows(self, n, seed)
+        centre, spread = 2 * X[:, 0] - X[:, 1], 0.5 + np.abs(X[:, 2])
+        return np.column_stack([centre - spread, centre + spread]), y
+
+
+class BareScaled(BareIntervals):
+    """``calibrate_pred(y_pred, y, scale)`` and ``predict_interval_pred(y_pred, scale)``, as columns of X."""
+
+    form = "bare-scaled"
+
+    def rows(self, n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        X, y = Intervals.rows(self, n, seed)
+        return np.column_stack([2 * X[:, 0] - X[:, 1], 0.5 + np.abs(X[:, 2])]), y
+
+    def learn(self, method: Any, X: Any, y: Any) -> None:
+        prediction, scale = _columns(X)
+        method.calibrate_pred(prediction, y, scale=scale)
+
+    def ask(self, method: Any, X: Any, alpha: Any = None) -> NDArray[Any]:
+        prediction, scale = _columns(X)
+        more = {} if alpha is None else {"alpha": alpha}
+        return np.asarray(method.predict_interval_pred(prediction, scale=scale, **more))
+
+    def moved(self, X: NDArray[Any], by: float) -> NDArray[Any]:
+        return np.asarray(X + np.array([by, 0.0]))
+
+
+def _columns(X: Any) -> tuple[Any, Any]:
+    if isinstance(X, list):
+        return [row[0] for row in X], [row[1] for row in X]
+    return (X.iloc[:, 0], X.iloc[:, 1]) if hasattr(X, "iloc") else (X[:, 0], X[:, 1])
+
+
+#: levels whose answers must lie in each other
+_NESTED = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
+
+CONTRACTS = (Intervals(), BareIntervals(), BareQuantiles(), BareScaled())
+
+
+@law("types", verbs=("calibrate_pred",))
+def bare_predictions_are_of_a_known_form(contract: Intervals, subject: Subject) -> None:
+    """Says so where bare predictions are of a form that the suite has no contract for."""
+    if contract.form == "" and not any(other.applies(subject) for other in CONTRACTS if other.form):
+        raise NotApplicable(
+            "its bare predictions are of a form of their own, tested by the method's own tests"
+        )
 
 
 @law("alpha")
 def levels_nest(contract: Intervals, subject: Subject) -> None:
     """The interval at a smaller alpha contains that at a larger one."""
-    X, (Xc, yc) = contract.questions(), contract.rows(N_CALIB, seed=1)
-    answers = [contract.ask(contract.calibrated(subject, Xc, yc, alpha), X) for alpha in (0.05, 0.1, 0.3)]
-    for wide, narrow in zip(answers, answers[1:], strict=False):
+    X, (Xc, yc) = contract.questions(200), contract.rows(N_CALIB, seed=1)
+    answers = [contract.ask(contract.calibrated(subject, Xc, yc, alpha), X) for alpha in _NESTED]
+    for wide, narrow in pairwise(answers):
         empty = narrow[:, 0] > narrow[:, 1]
         inside = (wide[:, 0] <= narrow[:, 0] + _ROUNDING) & (narrow[:, 1] <= wide[:, 1] + _ROUNDING)
         bad = ~(inside | empty)
@@ -80,8 +149,7 @@ def levels_nest(contract: Intervals, subject: Subject) -> None:
 @law("types")
 def float64_ends(contract: Intervals, subject: Subject) -> None:
     """The answer is a float64 array."""
-    answer = getattr(contract.ready(subject), contract.predict)(contract.questions())
-    require(isinstance(answer, np.ndarray), f"predicted a {type(answer).__name__}, expected a numpy array")
+    answer = contract.ask(contract.ready(subject), contract.questions())
     require(answer.dtype == np.float64, f"predicted {answer.dtype}, expected float64")
 
 
@@ -131,9 +199,11 @@ def far_from_zero(contract: Intervals, subject: Subject) -> None:
     """Predictions and targets moved by 1e9 move the interval by 1e9: residuals are formed in float64."""
     asked = contract.questions()
     X, y = contract.rows(N_CALIB, seed=1)
-    if contract.form == "bare":
+    if isinstance(contract, BareIntervals):
         expected = contract.ask(contract.calibrated(subject, X, y), asked)
-        got = contract.ask(contract.calibrated(subject, X + 1e9, y + 1e9), asked + 1e9) - 1e9
+        far = contract.calibrated(subject, contract.moved(X, 1e9), y + 1e9)
+        got = contract.ask(far, contract.moved(asked, 1e9)) - 1e9
+        # a float64 near 1e9 is exact to 1e-7, a float32 to 64
         require_close(got, expected, "moved by 1e9", rtol=1e-5)
         return
     Xt, yt = contract.rows(N_TRAIN, seed=0)
@@ -149,8 +219,8 @@ def far_from_zero(contract: Intervals, subject: Subject) -> None:
 
 @law("types")
 def half_precision(contract: Intervals, subject: Subject) -> None:
-    """Bare float16 predictions mean the numbers that they hold; (n, 1) means (n,), never (n, n)."""
-    if contract.form != "bare":
+    """Bare float16 predictions mean the numbers that they hold."""
+    if not contract.form:
         raise NotApplicable("a model decides itself which precision it takes")
     X, y = contract.rows(N_CALIB, seed=1)
     asked = contract.questions()
@@ -160,6 +230,15 @@ def half_precision(contract: Intervals, subject: Subject) -> None:
         )
         got = contract.ask(contract.calibrated(subject, X.astype(kind), y), asked.astype(kind))
         contract.require_same(got, expected, f"{np.dtype(kind)} predictions")
+
+
+@law("types")
+def columns_mean_vectors(contract: Intervals, subject: Subject) -> None:
+    """(n, 1) predictions and targets mean (n,), and never broadcast to (n, n)."""
+    if contract.form != "bare":
+        raise NotApplicable("predictions are no vector")
+    X, y = contract.rows(N_CALIB, seed=1)
+    asked = contract.questions()
     expected = contract.ask(contract.calibrated(subject, X, y), asked)
     for name, xs, ys in (
         ("predictions", X[:, None], y),
@@ -191,7 +270,7 @@ def nan_and_infinite_targets(contract: Intervals, subject: Subject) -> None:
 @law("nan-inf")
 def nan_and_infinite_predictions(contract: Intervals, subject: Subject) -> None:
     """NaN predictions are refused with count and row; infinite ones give no NaN."""
-    if contract.form != "bare":
+    if not contract.form:
         raise NotApplicable("predictions are not given by hand")
     X, y = contract.rows(N_CALIB, seed=1)
     broken = X.copy()
@@ -202,14 +281,19 @@ def nan_and_infinite_predictions(contract: Intervals, subject: Subject) -> None:
     method = contract.ready(subject)
     refused_with(lambda: contract.ask(method, broken), {"5", "40", "6"}, "NaN predictions")
     broken[[6, 11, 19, 23, 38]] = np.inf
-    try:
-        answers = [contract.ask(method, broken), contract.ask(contract.calibrated(subject, broken, y), X)]
-    except ValueError:
-        return
-    for answer in answers:
-        require(
-            not np.isnan(answer).any(), f"infinite predictions give {int(np.isnan(answer).sum())} NaN ends"
-        )
+    short = contract.calibrated(subject, X[:3], y[:3])
+    steps: dict[str, Callable[[], NDArray[Any]]] = {
+        "asked with": lambda: contract.ask(method, broken),
+        "asked with, and calibrated on three rows,": lambda: contract.ask(short, broken),
+        "calibrated on": lambda: contract.ask(contract.calibrated(subject, broken, y), X),
+    }
+    for name, step in steps.items():
+        try:
+            answer = step()
+        except ValueError:
+            continue
+        nans = int(np.isnan(answer).sum())
+        require(nans == 0, f"{name} infinite predictions {nans} ends are NaN")
 
 
 @law("nan-inf")
@@ -223,7 +307,7 @@ def infinite_with_infinite(contract: Intervals, subject: Subject) -> None:
 @law("types")
 def point_prediction_is_a_vector(contract: Intervals, subject: Subject) -> None:
     """``predict`` gives (n,) finite numbers, row by row the same."""
-    if contract.form == "bare" or not subject.has("predict"):
+    if contract.form or not subject.has("predict"):
         raise NotApplicable("it predicts no point")
     method, X = contract.ready(subject), contract.questions()
     whole = np.asarray(method.predict(X))

@@ -10,7 +10,7 @@ from unittest import SkipTest
 
 #: slug -> what a method that keeps the law does; the order is that of CONFORMANCE
 LAWS = {
-    "exact-rank": "The threshold is the ceil((1 - alpha)(n + 1))-th smallest score, exactly; infinite beyond n.",
+    "exact-rank": "The threshold is the exact ceil((1 - alpha)(n + 1))-th smallest score, infinite beyond n.",
     "batching": "The answer for a row does not depend on the rows that are asked for with it.",
     "order": "Permuting calibration rows, test rows or classes changes nothing but the order of the answer.",
     "types": "Lists, tables, tensors, float16 to float64, (n,) and (n, 1), one row and no row all work.",
@@ -20,7 +20,7 @@ LAWS = {
     "unseen-groups": "A group or class without calibration rows gets everything, with a warning.",
     "streams": "A stream goes on when its level leaves [0, 1] or an outcome is missing, in constant memory.",
     "one-rule": "A label or value is in the set exactly when its score is at most the threshold.",
-    "nothing-global": "Warning filters, random state, threads, inputs and the user's model stay as they were.",
+    "nothing-global": "Warning filters, random states, threads, inputs and the user's model stay.",
     "object-life": "clone, pickle, deepcopy, set_params, refit and other processes give the same answer.",
     "memory": "The working set is bounded, and results do not depend on the bound.",
     "error-numbers": "Errors and warnings say what, where, how many, and what would work.",
@@ -60,7 +60,7 @@ def checks_of(module: ModuleType) -> Iterator[tuple[str, str, tuple[str, ...], C
     for name, function in vars(module).items():
         slug = getattr(function, "__law__", None)
         if inspect.isfunction(function) and slug is not None and function.__module__ == module.__name__:
-            yield f"{slug}/{name.replace('_', '-')}", slug, function.__verbs__, function
+            yield f"{slug}/{name.replace('_', '-')}", slug, getattr(function, "__verbs__", ()), function
 
 
 def require(condition: Any, message: str) -> None:

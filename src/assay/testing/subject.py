@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from assay.core.cards import Card
+from assay.core.cards import Card, import_object
 from assay.core.errors import MethodError
 from assay.testing.laws import LawBroken, require
 
@@ -27,7 +27,8 @@ class Subject:
     Parameters
     ----------
     method : Card, class, or unfitted object
-        A card stands for its class with the arguments of its ``[testing]`` table.
+        A card stands for its class with its defaults and the arguments of its ``[testing]`` table; an
+        argument that is a table with a ``class`` ("package.module:Class") is made with the rest of it.
     exceptions : mapping, optional
         Name of a law or of a check -> why the method cannot keep it; the card's if not given.
     params : mapping, optional
@@ -42,7 +43,8 @@ class Subject:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self.card = method if isinstance(method, Card) else None
-        self.params = {**(self.card.testing if self.card else {}), **(params or {})}
+        own = {**self.card.defaults, **self.card.testing} if self.card else {}
+        self.params = {**{key: _built(value) for key, value in own.items()}, **(params or {})}
         if exceptions is None:
             exceptions = self.card.exceptions if self.card else {}
         self.exceptions = dict(exceptions)
@@ -156,8 +158,12 @@ class Contract(ABC):
         if not self.calibrates(subject):
             return subject.make(alpha=alpha).fit(X, y)
         method = self.trained(subject, alpha)
-        getattr(method, self.calibrate)(X, y)
+        self.learn(method, X, y)
         return method
+
+    def learn(self, method: Any, X: Any, y: Any) -> None:
+        """Calibrate the object on these rows, in place."""
+        getattr(method, self.calibrate)(X, y)
 
     def ready(self, subject: Subject, alpha: Any = 0.1) -> Any:
         """Trained and calibrated on the reference rows."""
@@ -174,6 +180,13 @@ class Contract(ABC):
     def questions(self, n: int = N_TEST) -> NDArray[Any]:
         """X of n further rows."""
         return self.rows(n, seed=2)[0]
+
+
+def _built(value: Any) -> Any:
+    """An object for a table with a class, any other value itself."""
+    if not isinstance(value, Mapping) or "class" not in value:
+        return value
+    return import_object(value["class"])(**{key: item for key, item in value.items() if key != "class"})
 
 
 def set_alpha(method: Any, alpha: Any) -> Any:

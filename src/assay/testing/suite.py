@@ -62,10 +62,11 @@ class CheckResult:
 
 
 def contracts() -> tuple[list[tuple[Contract, list[Any]]], list[Any]]:
-    """([(contract, modules with its own checks)], modules with checks for all): found by file name, ``*_laws``."""
+    """([(contract, modules with its checks)], modules with checks for all); files named ``*_laws``."""
     from assay import testing
 
-    own, shared = [], []
+    own: list[tuple[Contract, list[Any]]] = []
+    shared: list[Any] = []
     for info in pkgutil.iter_modules(testing.__path__):
         if info.name.endswith("_laws"):
             module = importlib.import_module(f"{testing.__name__}.{info.name}")

@@ -25,12 +25,14 @@ from pebble import ProcessExpired, ProcessPool
 from assay.core.errors import AssayError, MethodError
 from assay.engine import worker
 from assay.engine.bench import failure, mentions_memory
+from assay.engine.executors.interrupts import InterruptNote
 from assay.engine.executors.spawn import ENDED_WITH_ZERO, WorkerContext
 from assay.engine.memory import oom_kills
 from assay.engine.plan import Question, Trial, TrialResult
 from assay.engine.worker import Job
 
-_TICK = 0.2
+_TICK = 0.1
+_LOADING_SECONDS = 120.0
 _LOST_AFTER = 1.0
 _BREAKS_IN_A_ROW = 3
 _LAST_LINES = 8
@@ -45,8 +47,9 @@ class LocalExecutor:
     """A pool of ``workers`` processes that are reused from trial to trial and replaced when they die.
 
     A trial beyond ``limits.seconds`` is killed; one that allocates more than ``limits.memory``
-    bytes beyond what its worker had at the start is refused. The seconds count from the moment a
-    worker takes the trial up, loading the method and preparing the split included.
+    bytes beyond what its worker had at the start is refused. Both count from the moment when the
+    method is loaded and its rows are prepared; a method that is not loaded after
+    ``limits.seconds`` and ``_LOADING_SECONDS`` more is killed as well.
     """
 
     def __init__(self, question: Question, *, workers: int) -> None:
@@ -55,9 +58,11 @@ class LocalExecutor:
         self._places = {method.name: i for i, method in enumerate(question.methods)}
         self._packed = _pack(question)
         self._table = question.table
+        self._interrupt = InterruptNote()
 
     def __enter__(self) -> Self:
         _remove_leftovers()
+        self._interrupt.install()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         try:
             (self._folder / worker.QUESTION).write_bytes(self._packed)
@@ -67,6 +72,7 @@ class LocalExecutor:
             self._open_pool()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._interrupt.restore()
             raise
         return self
 
@@ -75,6 +81,9 @@ class LocalExecutor:
             self._close_pool()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._interrupt.restore()
+        if exception[0] is None:
+            self._interrupt.check()
 
     def run(self, trials: Iterable[Trial]) -> Iterator[TrialResult]:
         """Rows of the trials, in the order in which they end."""
@@ -83,6 +92,7 @@ class LocalExecutor:
         flight: dict[Any, _Flight] = {}
         number = breaks = 0
         while True:
+            self._interrupt.check()
             broken = False
             while len(flight) < self._workers and not broken:
                 trial = again.popleft() if again else next(source, None)
@@ -99,6 +109,9 @@ class LocalExecutor:
                 return
             rows = []
             done, _ = concurrent.futures.wait(flight, _TICK, concurrent.futures.FIRST_COMPLETED)
+            for future, entry in flight.items():
+                if future not in done and self._is_over_time(entry):
+                    future.cancel()  # the pool ends the worker, at a moment when it holds no lock
             for future in list(flight):
                 row = self._settle(future, flight[future]) if future in done else self._lost(flight[future])
                 if row is not None:
@@ -120,21 +133,36 @@ class LocalExecutor:
         place = self._places[trial.method.name]
         job = Job(number, place, trial.seed, trial.identity, self._limits.memory)
         try:
-            return self._pool.schedule(
-                worker.run_job, args=(str(self._folder), job), timeout=self._limits.seconds
-            )
+            return self._pool.schedule(worker.run_job, args=(str(self._folder), job))
         except RuntimeError:
             return None
+
+    def _is_over_time(self, entry: _Flight) -> bool:
+        """Whether a trial has met its time limit; the clock starts when its mark is first seen."""
+        limit = self._limits.seconds
+        if limit is None or entry.ended:
+            return bool(entry.ended)
+        words = self._mark(entry)
+        if not words:
+            return False
+        now = time.monotonic()
+        if len(words) == 2 and entry.begun is None:
+            entry.begun = now
+        if entry.seen is None:
+            entry.seen = now
+        if entry.begun is not None and now - entry.begun > limit:
+            entry.ended = f"killed at the time limit of {limit:g} s"
+        elif entry.begun is None and now - entry.seen > limit + _LOADING_SECONDS:
+            entry.ended = f"killed while it was being loaded, after {limit + _LOADING_SECONDS:g} s"
+        return bool(entry.ended)
 
     def _settle(self, future: Any, entry: _Flight) -> TrialResult | None:
         """The row of a trial whose future is done; None where it has to run again."""
         try:
             result: TrialResult = future.result()
             return result
-        except TimeoutError:
-            limit = self._limits.seconds
-            _end_group(self._pid(entry))
-            return self._row(entry, "timed out", f"killed at the time limit of {limit:g} s", limit or 0.0)
+        except concurrent.futures.CancelledError:
+            return self._timed_out(entry)
         except ProcessExpired as death:
             return self._died(entry, death.exitcode, death.pid)
         except BrokenProcessPool:
@@ -146,6 +174,10 @@ class LocalExecutor:
             row = failure(entry.trial.identity, entry.trial.method.name, entry.trial.seed, error)
             return replace(row, seconds=self._elapsed(entry))
 
+    def _timed_out(self, entry: _Flight) -> TrialResult:
+        _end_group(self._pid(entry))
+        return self._row(entry, "timed out", entry.ended, self._elapsed(entry))
+
     def _lost(self, entry: _Flight) -> TrialResult | None:
         """The row of a trial whose process is gone without the pool noticing that it was busy."""
         pid = self._pid(entry)
@@ -156,7 +188,7 @@ class LocalExecutor:
             entry.gone_since = time.monotonic()
         if time.monotonic() - entry.gone_since < _LOST_AFTER:
             return None
-        return self._died(entry, process.exitcode, pid)
+        return self._timed_out(entry) if entry.ended else self._died(entry, process.exitcode, pid)
 
     def _died(self, entry: _Flight, code: int | None, pid: int | None) -> TrialResult:
         """The row of a trial that took its process with it."""
@@ -195,10 +227,15 @@ class LocalExecutor:
 
     def _pid(self, entry: _Flight) -> int | None:
         """The process that took the trial up; None before that."""
+        words = self._mark(entry)
+        return int(words[0]) if words else None
+
+    def _mark(self, entry: _Flight) -> list[str]:
+        """What the worker has written about the trial: nothing yet, its process id, or that and "begun"."""
         try:
-            return int(worker.started_file(self._folder, entry.number).read_text())
-        except (OSError, ValueError):  # not started, or the number is being written
-            return None
+            return worker.started_file(self._folder, entry.number).read_text().split()
+        except OSError:
+            return []
 
     def _elapsed(self, entry: _Flight) -> float:
         try:
@@ -254,7 +291,10 @@ class _Flight:
     def __init__(self, trial: Trial, number: int) -> None:
         self.trial = trial
         self.number = number
+        self.seen: float | None = None
+        self.begun: float | None = None
         self.gone_since: float | None = None
+        self.ended = ""
 
 
 def _pack(question: Question) -> bytes:

@@ -1,0 +1,188 @@
+"""The recommended method: the smallest of those whose coverage is not significantly below 1 - alpha."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from assay.engine.stats import MethodSummary, Summary, corrected_error, valid_coverage_quantile
+from assay.engine.wording import interval, mean, number, share, signed
+
+#: level of the one-sided test that a method covers too little
+SIGNIFICANCE = 0.05
+#: fewer seeds than this say too little about their own spread to test with
+MIN_SEEDS_FOR_T = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a method qualifies, and why (not). ``low``: it covers significantly too little."""
+
+    method: str
+    qualifies: bool
+    low: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The recommended method (None if none qualifies), the rule that chose it, and the reason.
+
+    ``str()`` is the reason as a sentence.
+    """
+
+    method: str | None
+    rule: str
+    reason: str
+    verdicts: tuple[Verdict, ...]
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def verdict(self, method: str) -> Verdict:
+        """What was found about one method."""
+        return next(v for v in self.verdicts if v.method == method)
+
+
+def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
+    """Whether a method covers significantly less than 1 - alpha, and the numbers of that test.
+
+    Three seeds or more: one-sided t-test at 5 % with the corrected variance. Its standard error is
+    not taken below ``sqrt(alpha (1 - alpha) / n)``, the binomial error of all n rows of the table,
+    so that nearly equal values on every seed do not make a tiny shortfall significant.
+
+    One or two seeds: the mean lies under the 5 % quantile of the coverage of an exactly valid
+    method on a single split (beta-binomial in the calibration and test rows).
+    """
+    found = summary.method(method)
+    name = summary.task.coverage_metric
+    coverage, rows = found.estimates[name], found.rows
+    if rows is None:
+        return False, "the trials do not say how many rows they used, so coverage is not tested"
+    J = len(coverage.seeds)
+    if J < MIN_SEEDS_FOR_T:
+        bound = valid_coverage_quantile(summary.info.alpha, rows.calib, rows.test, SIGNIFICANCE)
+        low = coverage.mean < bound
+        return low, f"{'under' if low else 'not under'} {bound:.3f}"
+    ok = summary.ok(method)
+    values = [ok[seed].metrics[name] for seed in coverage.seeds]
+    error = max(corrected_error(values, rows.ratio), _binomial_error(summary.target, rows.total))
+    critical = float(special.stdtrit(J - 1, SIGNIFICANCE))
+    shortfall = coverage.mean - summary.target
+    if error == 0:  # alpha = 0, and the same coverage on every seed
+        return shortfall < 0, "the same on every seed"
+    t = shortfall / error
+    words = "under" if t < critical else "not under"
+    return t < critical, f"t = {signed(t, 2)}, {words} {number(critical, 2)}"
+
+
+def _binomial_error(target: float, n: int) -> float:
+    return math.sqrt(target * (1 - target) / n)
+
+
+def judge(summary: Summary, found: MethodSummary) -> Verdict:
+    """Whether one method qualifies for the recommendation."""
+    name = found.name
+    if not found.seeds:
+        return Verdict(name, False, False, f"no trial finished ({found.outcome})")
+    coverage = found.estimates[summary.task.coverage_metric]
+    size = found.estimates[summary.task.size_metric]
+    low, numbers = coverage_test(summary, name) if coverage.seeds else (False, "")
+    measured = f"coverage {coverage.mean:.3f} ({numbers})"
+    shortfall = f"significantly below {summary.target:g}: {measured}"
+    if found.failures:
+        why = f"{found.failures} of {found.trials} trials did not finish ({found.outcome})"
+        return Verdict(name, False, low, f"{why}; {shortfall}" if low else why)
+    undefined = {*coverage.undefined, *size.undefined}
+    if undefined or not coverage.seeds or not size.seeds:
+        words = f"on {len(undefined)} of {len(found.seeds)} seeds" if undefined else "on every seed"
+        return Verdict(name, False, low, f"coverage or size is undefined {words}")
+    if low:
+        return Verdict(name, False, True, shortfall)
+    if not set(summary.compared_seeds) <= set(found.seeds):
+        return Verdict(name, False, False, f"not every trial ran ({found.outcome})")
+    if size.infinite:
+        label = summary.label(summary.task.size_metric)
+        return Verdict(name, False, False, f"infinite {label} on {size.infinite} of {len(size.seeds)} seeds")
+    return Verdict(name, True, False, measured)
+
+
+def choose(summary: Summary) -> Choice:
+    """The choice among all methods of a comparison."""
+    verdicts = tuple(judge(summary, found) for found in summary.methods)
+    seeds, size = summary.compared_seeds, summary.task.size_metric
+    sizes = {
+        v.method: float(np.mean([summary.ok(v.method)[seed].metrics[size] for seed in seeds]))
+        for v in verdicts
+        if v.qualifies and seeds
+    }
+    # min keeps the first of equals: ties go to the method named first
+    best = min(sizes, key=lambda name: sizes[name], default=None)
+    return Choice(best, rule(summary), _reason(summary, best, sizes, verdicts), verdicts)
+
+
+def rule(summary: Summary) -> str:
+    """The rule as a sentence, with the numbers of this comparison."""
+    J, planned = len(summary.compared_seeds), len(summary.seeds)
+    every = list(dict.fromkeys(m.rows for m in summary.methods if m.rows))
+    if J >= MIN_SEEDS_FOR_T:
+        test = f"one-sided t-test at the 5 % level over {J} seeds"
+        if every:
+            widest = max(every, key=lambda rows: rows.ratio)
+            factor = f"1/{J} + {widest.test}/{widest.train} = {1 / J + widest.ratio:.3f}"
+            less = " (less where a method trains on more rows)" if len(every) > 1 else ""
+            floor = _binomial_error(summary.target, widest.total)
+            test += (
+                f", variance times {factor}{less} after Nadeau and Bengio, "
+                f"standard error at least {floor:.4f}, the binomial error of {widest.total:,} rows"
+            )
+    else:
+        test = "mean coverage under the 5 % quantile of an exactly valid method on one split"
+        for rows in every:
+            bound = valid_coverage_quantile(summary.info.alpha, rows.calib, rows.test, SIGNIFICANCE)
+            test += f", {bound:.3f} with {rows.calib} calibration and {rows.test} test rows"
+    text = (
+        f"The smallest {summary.label(summary.task.size_metric)} among the methods of which no trial failed, "
+        f"whose size is finite on every seed and whose coverage is not significantly below "
+        f"{summary.target:g} ({test}). Ties go to the method named first."
+    )
+    if planned > J:
+        text += f" Only {J} of {planned} seeds have a trial of every method; those are compared."
+    return text
+
+
+def _reason(
+    summary: Summary, best: str | None, sizes: Mapping[str, float], verdicts: tuple[Verdict, ...]
+) -> str:
+    out = "; ".join(f"{v.method}: {v.why}" for v in verdicts if not v.qualifies)
+    if best is None:
+        if not summary.compared_seeds:
+            out = "no seed has a trial of every method" + (f"; {out}" if out else "")
+        return f"No method qualifies: {out}."
+    coverage = summary.method(best).estimates[summary.task.coverage_metric]
+    among = (
+        f"of the {len(sizes)} methods that qualify" if len(sizes) > 1 else "as the only one that qualifies"
+    )
+    text = (
+        f"{best} has the smallest {summary.label(summary.task.size_metric)}, {number(sizes[best])}, {among}, "
+        f"at coverage {share(coverage.mean)}."
+    )
+    others = {name: size for name, size in sizes.items() if name != best}
+    if others:
+        text += " " + _runner_up(summary, best, min(others, key=lambda name: others[name]), sizes)
+    return f"{text} Not qualified: {out}." if out else text
+
+
+def _runner_up(summary: Summary, best: str, second: str, sizes: Mapping[str, float]) -> str:
+    gap = summary.paired(second, best, summary.task.size_metric)
+    text = f"Next is {second} with {number(sizes[second])}"
+    if sizes[second] == sizes[best]:
+        return f"{text}, the same."
+    if gap.low is None or gap.high is None:
+        return f"{text}; with so few seeds nobody can say whether the difference is more than chance."
+    clear = "" if gap.low > 0 else ", which these seeds cannot tell from none"
+    return f"{text}: larger by {mean(gap)} {interval(gap)}{clear}."

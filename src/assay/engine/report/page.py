@@ -1,0 +1,449 @@
+"""The report as one HTML page: what was asked, what came out, and how to repeat it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.core.cards import Card, all_cards
+from assay.engine.choice import Choice
+from assay.engine.plan import RunInfo, TrialResult
+from assay.engine.report import figures
+from assay.engine.report.figures import Figure, Numbers
+from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
+from assay.engine.report.svg import Chart, marker
+from assay.engine.report.text import (
+    difference_text,
+    esc,
+    expected_text,
+    question,
+    relative,
+    seconds_of,
+    table_notes,
+    verdict,
+)
+from assay.engine.stats import FAILURES, Estimate, MethodSummary, Summary
+from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, shorten, signed
+
+_MAX_ERROR = 2000
+_EXPECTED = (
+    "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range."
+)
+_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render(summary: Summary, choice: Choice) -> str:
+    """The whole page; opens offline, asks for nothing from any network, runs no script."""
+    info = summary.info
+    size = summary.label(summary.task.size_metric)
+    skipped = any(found.counts["skipped"] for found in summary.methods)
+    wide = figures.overview(summary, choice)
+    narrow = figures.overview(summary, choice, narrow=True)
+    parts: list[tuple[str, str, str]] = [
+        ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
+        ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        (
+            "differences",
+            f"Differences to {shorten(summary.reference or 'reference', 40)}",
+            _differences(summary, choice),
+        ),
+        ("groups", "Where coverage is low", _groups(summary, choice)),
+        ("examples", "Examples", _examples(summary, choice)),
+        ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
+        ("failed", "Failed and skipped trials" if skipped else "Failed trials", _failed(summary)),
+        ("notes", "Notes on the data", _notes(summary)),
+        ("repeat", "To repeat this", _repeat(summary)),
+        ("methods", "The methods", _methods(summary, choice)),
+    ]
+    shown = [part for part in parts if part[2]]
+    links = "".join(f'<li><a href="#{key}">{esc(title)}</a></li>' for key, title, _ in shown)
+    sections = "".join(
+        f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{esc(title)}</h2>{body}</section>'
+        for key, title, body in shown
+    )
+    title = f"{info.target} in {info.dataset}: assay comparison"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_CSP}">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>{esc(title)}</title><style>{PAGE_STYLE}\n{CHART_STYLE}</style></head><body>"
+        f"<header>{_head(summary, choice)}"
+        f'<nav aria-label="Contents"><ul>{links}</ul></nav></header><main>{sections}</main>'
+        f"<footer>Written by assay {esc(info.versions.get('assay', ''))} for run {esc(info.id)}. "
+        "This file needs no network.</footer></body></html>\n"
+    )
+
+
+def _head(summary: Summary, choice: Choice) -> str:
+    info = summary.info
+    eyebrow = f"assay comparison · {info.dataset} · {info.started[:10]}"
+    failed = sum(found.failures for found in summary.methods)
+    total = sum(found.trials for found in summary.methods)
+    alert = ""
+    if failed:
+        alert = (
+            f'<p class="alert"><strong>{failed} of {plural(total, "trial")} did not finish.</strong> '
+            '<a href="#failed">Which ones, and why</a></p>'
+        )
+    css = "verdict" if choice.method else "verdict none"
+    say = f'<p class="say">{esc(verdict(summary, choice))}</p>{_facts(summary, choice)}'
+    return (
+        f'<p class="eyebrow">{esc(eyebrow)}</p><h1>{esc(question(info))}</h1>'
+        f'<div class="{css}">{say}</div>{alert}'
+    )
+
+
+def _facts(summary: Summary, choice: Choice) -> str:
+    if choice.method is None:
+        return ""
+    found = summary.method(choice.method)
+    coverage = found.estimates[summary.task.coverage_metric]
+    size = found.estimates[summary.task.size_metric]
+    facts = [
+        ("coverage", share(coverage.mean), interval(coverage, 3)),
+        (summary.label(summary.task.size_metric), mean(size), interval(size)),
+    ]
+    gap = relative(summary, choice.method, summary.task.size_metric)
+    if gap is not None and math.isfinite(gap.mean):
+        ends = "" if gap.low is None else f"[{signed(gap.low, 1)}, {signed(gap.high, 1)}] %"
+        facts.append((f"against {summary.reference}", f"{signed(gap.mean, 1)} %", ends))
+    facts.append(("to fit and predict", duration(seconds_of(found)), plural(len(found.seeds), "seed")))
+    cells = "".join(
+        f"<div><dt>{esc(name)}</dt><dd>{esc(value)}<small>{esc(ends) or '&nbsp;'}</small></dd></div>"
+        for name, value, ends in facts
+    )
+    return f'<dl class="facts">{cells}</dl>'
+
+
+def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
+    """The table; rows are numbered where a chart names methods by their row."""
+    task = summary.task
+    worst = next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
+    heads = [
+        ("Method", ""),
+        ("Coverage", "[95 %]"),
+        ("Expected", "of one split"),
+        (_capital(summary.label(task.size_metric)), "[95 %]"),
+        (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
+    ]
+    if worst:
+        heads.append((_capital(summary.label(worst)), "[95 %]"))
+    heads += [("Time", "fit and predict"), ("Trials", "finished")]
+    head = "".join(
+        f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
+        for i, (name, sub) in enumerate(heads)
+    )
+    body = []
+    for row, found in enumerate(summary.methods, 1):
+        low = choice.verdict(found.name).low
+        cells = [
+            _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
+            f'<td class="n">{esc(expected_text(found.expected))}</td>',
+            _cell(found.estimates.get(task.size_metric)),
+            _split_cell(difference_text(summary, found)),
+        ]
+        if worst:
+            cells.append(_cell(found.estimates.get(worst), 3))
+        done = f"{found.counts['ok']}/{found.trials}"
+        if found.counts["ok"] < found.trials:
+            done = f'<span class="bad">{done}</span>'
+        cells.append(f'<td class="n">{esc(duration(seconds_of(found)))}</td><td class="n">{done}</td>')
+        body.append(
+            f'<tr{" class=best" if found.name == choice.method else ""}><th scope="row">'
+            f"{f'<small>{row}</small>' if numbered else ''}{_breakable(found.name)}"
+            f"{_tags(summary, choice, found)}</th>{''.join(cells)}</tr>"
+        )
+    notes = [
+        f"Choice: {choice.reason}",
+        f"Rule: {choice.rule}",
+        *([_EXPECTED] if figures.expected_band(summary) else []),
+        *(note for note in table_notes(summary, choice) if not note.startswith("!")),
+    ]
+    plain = "".join(f"<li>{esc(note)}</li>" for note in notes)
+    every = _numbers_html(_every_metric(summary))
+    return (
+        '<p class="lede">Mean over '
+        f"{plural(len(summary.seeds), 'random split')}; intervals allow for the overlap of the splits "
+        "(corrected resampled variance of Nadeau and Bengio).</p>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Results by method"><table class="main">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f'<ul class="notes">{plain}</ul><details><summary>Every metric</summary>{every}</details>'
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _breakable(name: str) -> str:
+    """A name that may break after dots and colons."""
+    return re.sub(r"(?<=[.:_/])(?=\w)", "<wbr>", esc(name))
+
+
+def _cell(of: Estimate | None, decimals: int | None = None, css: str = "") -> str:
+    if of is None or math.isnan(of.mean):
+        return f'<td class="n">{NONE}</td>'
+    value, ends = esc(mean(of, decimals)), esc(interval(of, decimals))
+    return f'<td class="n {css}">{value}{f"<small>{ends}</small>" if ends else ""}</td>'
+
+
+def _split_cell(text: str) -> str:
+    value, bracket, ends = text.partition(" [")
+    return f'<td class="n">{esc(value)}{f"<small>{esc(bracket[1:] + ends)}</small>" if bracket else ""}</td>'
+
+
+def _tags(summary: Summary, choice: Choice, found: MethodSummary) -> str:
+    tags = []
+    if found.name == choice.method:
+        tags.append(("best", "recommended"))
+    if choice.verdict(found.name).low:
+        tags.append(("low", "covers too little"))
+    if found.name == summary.reference:
+        tags.append(("", "reference"))
+    if figures.shape_of(summary, choice, found.name) == "diamond":
+        tags.append(("", "paper"))
+    return "<br>" * bool(tags) + "".join(f'<span class="tag {css}">{esc(text)}</span>' for css, text in tags)
+
+
+def _every_metric(summary: Summary) -> Numbers:
+    rows = []
+    for metric in summary.metrics:
+        unit = {"target": f"unit of {summary.info.target}", "": ""}.get(metric.unit, metric.unit)
+        label = f"{metric.label}, {unit}" if unit else metric.label
+        decimals = 3 if metric.unit == "share" else None
+        values = (estimate_text(found.estimates.get(metric.name), decimals) for found in summary.methods)
+        rows.append((label, *values))
+    return Numbers(("metric [95 %]", *(found.name for found in summary.methods)), tuple(rows))
+
+
+def _whole(cell: str) -> str:
+    """A cell whose interval is not broken over two lines."""
+    return re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", "&nbsp;"), esc(cell))
+
+
+def _numbers_html(numbers: Numbers) -> str:
+    head = "".join(f'<th scope="col">{esc(cell)}</th>' for cell in numbers.header)
+    body = "".join(
+        "<tr>"
+        + f'<th scope="row">{esc(row[0])}</th>'
+        + "".join(f"<td>{_whole(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in numbers.rows
+    )
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Numbers">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _figure(figure: Figure | None, heading: str = "", *, beside: bool = False) -> str:
+    """Panels with their numbers; ``beside`` a single panel they are open to view."""
+    if figure is None:
+        return ""
+    panels = "".join(f'<div class="panel">{chart.svg()}</div>' for chart in figure.charts)
+    numbers = _numbers_html(figure.numbers)
+    title = f"<h3>{esc(heading)}</h3>" if heading else ""
+    if beside and len(figure.charts) == 1:
+        body = f'<div class="pair">{panels}{numbers}</div>'
+    else:
+        body = f'<div class="panels">{panels}</div>{_closed(numbers)}'
+    return f"{title}<figure><figcaption>{esc(figure.caption)}</figcaption>{body}</figure>"
+
+
+def _closed(numbers: str) -> str:
+    return f"<details><summary>The numbers</summary>{numbers}</details>"
+
+
+def _key(shape: str, css: str, text: str) -> str:
+    mark = marker(8, 7, shape, css, size=4.5)
+    return f'<li><svg class="assay-chart" viewBox="0 0 16 14" aria-hidden="true">{mark}</svg>{esc(text)}</li>'
+
+
+def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> str:
+    if not figures.finished(summary):
+        return '<p class="lede">No trial finished, so there is nothing to draw.</p>'
+    kinds = {figures.kind_of(choice, found.name) for found in figures.finished(summary)}
+    shapes = {figures.shape_of(summary, choice, found.name) for found in figures.finished(summary)}
+    keys = []
+    if "best" in kinds:
+        keys.append(_key("circle", "m-best", "recommended"))
+    if "low" in kinds:
+        keys.append(_key("square", "m-low", "covers significantly too little"))
+    if "diamond" in shapes:
+        keys.append(_key("diamond", "m-plain", "method of a paper"))
+    keys.append(_key("circle", "m-plain", "baseline or other method"))
+    if len(summary.seeds) > 1:
+        keys.append(_key("circle", "s-plain", "one seed"))
+    caption = (
+        "Up and to the left is better: small, and at or above the dashed line. Bars are 95 % intervals; bars "
+        "without a cap go on beyond the frame. "
+    )
+    if figures.expected_band(summary):
+        caption += (
+            "The band is where 95 % of the single splits of an exactly valid split-conformal method fall. "
+        )
+    if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
+        caption += "A triangle at the right edge is an infinite mean size. "
+    caption += wide.note
+    if narrow.note and not wide.note:
+        caption += f"On a narrow screen: {narrow.note[:1].lower()}{narrow.note[1:]}"
+    numbers = _closed(_numbers_html(figures.overview_numbers(summary)))
+    drawings = wide.svg(css="wide") + narrow.svg(css="narrow")
+    return (
+        f"<figure><figcaption>{esc(caption)}</figcaption>"
+        f'<div class="panel">{drawings}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
+    )
+
+
+def _differences(summary: Summary, choice: Choice) -> str:
+    return _figure(figures.differences(summary, choice))
+
+
+def _groups(summary: Summary, choice: Choice) -> str:
+    worst = _figure(figures.worst_cases(summary, choice), beside=True)
+    blocks = [
+        _figure(figures.by_group(summary, choice, key), title) for key, (title, _) in figures.GROUPS.items()
+    ]
+    blocks.append(_figure(figures.sizes_of_sets(summary, choice), "Sizes of the sets"))
+    body = worst + "".join(blocks)
+    if not body:
+        return ""
+    lede = (
+        "Coverage on average can hide rows that are covered too rarely. A method that adapts keeps to the "
+        "level in every group."
+    )
+    return f'<p class="lede">{lede}</p>{body}'
+
+
+def _examples(summary: Summary, choice: Choice) -> str:
+    intervals = figures.example_intervals(summary, choice)
+    return _figure(intervals) + _figure(figures.example_sets(summary, choice))
+
+
+def _failed(summary: Summary) -> str:
+    """Failed and skipped trials; equal errors of one method in one row."""
+    groups: dict[tuple[str, str, str], list[TrialResult]] = {}
+    for found in summary.methods:
+        for result in summary.trials(found.name):
+            if result.status in FAILURES or result.status == "skipped":
+                groups.setdefault((result.method, result.status, result.error), []).append(result)
+    rows = []
+    for (method, status, error), results in groups.items():
+        seeds = ", ".join(str(result.seed) for result in results)
+        longest = max(result.seconds for result in results)
+        text = error or "no message"
+        cut = f"\n… {len(text) - _MAX_ERROR:,} more characters" if len(text) > _MAX_ERROR else ""
+        rows.append(
+            f'<tr><th scope="row">{esc(method)}</th><td>{esc(status)}</td><td>{esc(seeds)}</td>'
+            f'<td class="n">{esc(duration(longest))}</td>'
+            f'<td class="error">{esc(text[:_MAX_ERROR] + cut)}</td></tr>'
+        )
+    for spec in summary.info.methods:
+        if spec.get("skip") and not summary.trials(str(spec["name"])):
+            rows.append(
+                f'<tr><th scope="row">{esc(spec["name"])}</th><td>skipped</td><td>all</td>'
+                f'<td class="n">{NONE}</td><td class="error">{esc(spec["skip"])}</td></tr>'
+            )
+    absent = sum(found.counts["not run"] for found in summary.methods)
+    note = f"<p>{plural(absent, 'trial')} of the plan did not run.</p>" if absent else ""
+    if not rows:
+        return note or "<p>None: every trial finished.</p>"
+    names = ("Method", "Status", "Seeds", "After at most", "What happened")
+    heads = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return (
+        f'{note}<div class="scroll" tabindex="0" role="region" aria-label="Failed trials">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _notes(summary: Summary) -> str:
+    info = summary.info
+    rows = next((found.rows for found in summary.methods if found.rows), None)
+    facts: list[tuple[str, str]] = [
+        ("Data", info.source),
+        ("Rows and features", f"{info.n_rows:,} rows, {info.n_features:,} features, target {info.target}"),
+        ("Task", f"{info.task}{f' ({info.why_task})' if info.why_task else ''}"),
+        ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
+    ]
+    if rows:
+        split = f"{rows.train:,} to train, {rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
+        facts.append(("Split", split))
+    notices: dict[tuple[str, str], int] = {}
+    for found in summary.methods:
+        for result in summary.trials(found.name):
+            for notice in dict.fromkeys(result.notices):
+                notices[found.name, notice] = notices.get((found.name, notice), 0) + 1
+    lines = [esc(note) for note in info.notes]
+    lines += [
+        f"{esc(method)}, {plural(times, 'seed')}: {esc(notice)}"
+        for (method, notice), times in notices.items()
+    ]
+    return _definitions(facts) + (
+        f'<ul class="notes">{"".join(f"<li>{text}</li>" for text in lines)}</ul>' if lines else ""
+    )
+
+
+def _definitions(facts: Sequence[tuple[str, str]]) -> str:
+    return (
+        '<dl class="plain">' + "".join(f"<dt>{esc(k)}</dt><dd>{esc(v)}</dd>" for k, v in facts if v) + "</dl>"
+    )
+
+
+def python_call(info: RunInfo) -> str:
+    """The call of the Python API that asks the same question."""
+    names = [str(spec.get("target") if spec.get("card") is None else spec["name"]) for spec in info.methods]
+    return (
+        f"assay.compare({info.source!r}, target={info.target!r}, methods={names!r}, model={info.model!r}, "
+        f"seeds={list(info.seeds)!r}, alpha={info.alpha}, task={info.task!r})"
+    )
+
+
+def _repeat(summary: Summary) -> str:
+    info = summary.info
+    limits = ", ".join(f"{key} {value:g}" for key, value in info.limits.items() if value is not None)
+    facts = [
+        ("Model", info.model),
+        ("Seeds", ", ".join(map(str, info.seeds))),
+        ("Limits of a trial", limits or "none"),
+        ("Data fingerprint", info.fingerprint),
+        ("Run", info.id),
+        ("Started", f"{info.started} (UTC)"),
+        ("Took", duration(info.seconds)),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
+    ]
+    command = info.command or python_call(info)
+    return f"<pre><code>{esc(command)}</code></pre>{_definitions(facts)}"
+
+
+def _methods(summary: Summary, choice: Choice) -> str:
+    cards = all_cards()
+    blocks = []
+    for spec in summary.info.methods:
+        name = str(spec["name"])
+        card = cards.get(str(spec.get("card")))
+        body = _card(card) if card else f"<p>A method of your own: <code>{esc(spec.get('target'))}</code></p>"
+        params: Mapping[str, Any] = spec.get("params") or {}
+        if params:
+            listed = ", ".join(f"{key} = {value}" for key, value in params.items())
+            body += f"<p>Parameters: <code>{esc(listed)}</code></p>"
+        title = f"{name}: {card.name}" if card and card.name != name else name
+        blocks.append(f'<article class="panel card"><h3>{esc(title)}</h3>{body}</article>')
+    return f'<div class="cards">{"".join(blocks)}</div>'
+
+
+def _card(card: Card) -> str:
+    lines = [("", card.summary), ("For: ", card.use_for), ("Fails when: ", card.fails_when)]
+    lines += [("Guarantee: ", card.guarantee), ("Cost: ", card.cost)]
+    text = "".join(f"<p>{'<strong>' * bool(k)}{k}{'</strong>' * bool(k)}{esc(v)}</p>" for k, v in lines if v)
+    paper = card.paper
+    if paper.get("title"):
+        url = str(paper.get("url", ""))
+        title = esc(paper["title"])
+        if url.startswith(("https://", "http://")):
+            title = f'<a href="{esc(url)}" rel="noreferrer">{title}</a>'
+        rest = ", ".join(str(paper[key]) for key in ("venue", "year") if paper.get(key))
+        text += f'<p class="cite">{esc(paper.get("authors", ""))}. <cite>{title}</cite>. {esc(rest)}</p>'
+    return text

@@ -1,0 +1,204 @@
+"""Words and numbers of a comparison: formatting, the question, the verdict, the rows of the short table."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+
+from assay.engine.choice import Choice
+from assay.engine.plan import RunInfo
+from assay.engine.stats import Estimate, MethodSummary, Summary
+from assay.engine.wording import NONE, duration, estimate_text, mean, number, plural, share, signed
+
+#: task -> (what a method gives, superlative of a small one, comparative)
+_NOUNS = {
+    "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
+    "label-set": ("label sets", "smallest", "smaller", "larger"),
+}
+
+# control characters, surrogates and direction overrides would corrupt the page or its reading order
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def esc(value: object) -> str:
+    """Any text from data, made safe inside HTML elements and quoted attributes."""
+    return html.escape(_UNSAFE.sub("\N{REPLACEMENT CHARACTER}", str(value)), quote=True)
+
+
+def nouns(task: str) -> tuple[str, str, str, str]:
+    """What methods of a task give, and the words narrowest, narrower and wider for it."""
+    return _NOUNS.get(task, ("answers", "smallest", "smaller", "larger"))
+
+
+def question(info: RunInfo) -> str:
+    """The question of a comparison as one sentence."""
+    what, best, _, _ = nouns(info.task)
+    target = 100 * (1 - float(info.alpha))
+    return (
+        f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
+        f"{info.dataset} ({plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}) that "
+        f"still cover {target:g} % of new rows?"
+    )
+
+
+def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
+    """Paired difference to the reference in percent of the reference's mean on the same seeds.
+
+    Infinite where the difference is; None where there is no pair or the reference's mean is zero.
+    """
+    of = summary.method(method).differences.get(metric)
+    if of is None or summary.reference is None or not of.seeds or math.isnan(of.mean):
+        return None
+    if math.isinf(of.mean):
+        return of
+    base = summary.ok(summary.reference)
+    whole = sum(base[seed].metrics[metric] for seed in of.seeds) / len(of.seeds)
+    if whole == 0 or not math.isfinite(whole):
+        return None
+    scale = 100 / abs(whole)
+    low = None if of.low is None else of.low * scale
+    high = None if of.high is None else of.high * scale
+    return Estimate(of.mean * scale, low, high, of.basis, of.seeds, of.undefined, of.infinite)
+
+
+def verdict(summary: Summary, choice: Choice) -> str:
+    """The outcome in one or two sentences."""
+    what, best_word, smaller, larger = nouns(summary.info.task)
+    if choice.method is None:
+        return choice.reason
+    best = choice.method
+    found = summary.method(best)
+    size = summary.task.size_metric
+    coverage = found.estimates[summary.task.coverage_metric]
+    text = (
+        f"The {best_word} {what} that keep to the level come from {best}: {summary.label(size)} "
+        f"{mean(found.estimates[size])} at coverage {share(coverage.mean)}, "
+        f"where {summary.target:g} was asked"
+    )
+    gap = relative(summary, best, size)
+    if gap is not None and math.isfinite(gap.mean):
+        text += (
+            f"; {number(abs(gap.mean), 1)} % {smaller if gap.mean < 0 else larger} than {summary.reference}"
+        )
+        if gap.low is not None and gap.high is not None:
+            ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
+            text += f" (95 % interval of the difference {ends})"
+    text += "."
+    close = [
+        v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
+    ]
+    if close:
+        text += f" These seeds do not show {_listed(close)} to be {larger}."
+    return text
+
+
+def _not_clearly_larger(summary: Summary, method: str, best: str) -> bool:
+    gap = summary.paired(method, best, summary.task.size_metric)
+    return method != best and (gap.low is None or gap.low <= 0)
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    if len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def seconds_of(found: MethodSummary) -> float | None:
+    """Mean seconds to fit and to predict."""
+    parts = (found.estimates.get(name) for name in ("fit_seconds", "predict_seconds"))
+    known = [of.mean for of in parts if of is not None and not math.isnan(of.mean)]
+    return sum(known) if known else None
+
+
+def difference_text(summary: Summary, found: MethodSummary) -> str:
+    """The paired difference of the size to the reference, in percent where that is defined."""
+    if found.name == summary.reference:
+        return "reference"
+    gap = relative(summary, found.name, summary.task.size_metric)
+    if gap is not None and math.isfinite(gap.mean):
+        ends = "" if gap.low is None else f" [{signed(gap.low, 1)}, {signed(gap.high, 1)}]"
+        return f"{signed(gap.mean, 1)} %{ends}"
+    of = found.differences.get(summary.task.size_metric)
+    return NONE if of is None or math.isnan(of.mean) else signed(of.mean)
+
+
+def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
+    """The short table for a terminal: the header, then one row a method.
+
+    Method, coverage with its 95 % interval, the range expected of an exactly valid method on one
+    split, mean size with its interval, paired difference of the size to the reference, seconds to
+    fit and predict, trials finished of all. ``*`` marks the choice, ``!`` a coverage that is
+    significantly too low.
+    """
+    size = summary.label(summary.task.size_metric)
+    header = (
+        "method",
+        "coverage [95 %]",
+        "expected",
+        f"{size} [95 %]",
+        f"vs {summary.reference or 'reference'} [95 %]",
+        "time",
+        "trials",
+    )
+    rows: list[tuple[str, ...]] = [header]
+    for found in summary.methods:
+        low = choice.verdict(found.name).low
+        coverage = estimate_text(found.estimates.get(summary.task.coverage_metric), 3)
+        rows.append(
+            (
+                f"{found.name} *" if found.name == choice.method else found.name,
+                f"{coverage} !" if low else coverage,
+                expected_text(found.expected),
+                estimate_text(found.estimates.get(summary.task.size_metric)),
+                difference_text(summary, found),
+                duration(seconds_of(found)),
+                f"{found.counts['ok']}/{found.trials}",
+            )
+        )
+    return rows
+
+
+def expected_text(band: Sequence[float] | None) -> str:
+    """The range of coverage of an exactly valid method."""
+    return NONE if band is None else f"{share(band[0])} to {share(band[1])}"
+
+
+def table_notes(summary: Summary, choice: Choice) -> list[str]:
+    """What must be said under the short table, a sentence each."""
+    notes = []
+    few = [m for m in summary.methods if m.counts["ok"] < m.trials]
+    if few:
+        notes.append("Not finished: " + "; ".join(f"{m.name}: {m.outcome}" for m in few) + ".")
+    if summary.reference is None:
+        notes.append("No method finished a trial, so there is no reference for differences.")
+    elif len(summary.methods) > 1:
+        text = f"Differences are paired: only seeds on which both the method and {summary.reference} finished"
+        partial = [
+            f"{m.name} {len(m.differences[summary.task.size_metric].seeds)} of {len(summary.seeds)}"
+            for m in summary.methods
+            if summary.task.size_metric in m.differences
+            and len(m.differences[summary.task.size_metric].seeds) < len(summary.seeds)
+        ]
+        text += f" ({', '.join(partial)})." if partial else "."
+        if not summary.ok(summary.reference):
+            text = f"No differences: the reference {summary.reference} finished no trial."
+        notes.append(text)
+    undefined: dict[str, list[str]] = {}
+    for found in summary.methods:
+        for name, of in found.estimates.items():
+            if of.undefined:
+                part = f"{found.name} {len(of.undefined)} of {len(found.seeds)}"
+                undefined.setdefault(summary.label(name), []).append(part)
+    if undefined:
+        listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
+        notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
+    if len(summary.seeds) == 1:
+        notes.append(
+            "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
+            "of its test part, other numbers have none."
+        )
+    if any(v.low for v in choice.verdicts):
+        notes.append(f"! marks a coverage significantly below {summary.target:g}.")
+    return notes

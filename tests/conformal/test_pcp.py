@@ -1,0 +1,62 @@
+"""Probabilistic conformal prediction: exact cases."""
+
+import numpy as np
+import pytest
+
+from assay.conformal import PCP, ConditionalPCP, SplitConformalRegressor
+from assay.conformal.checks.cp2 import GrowingNoise
+from assay.core.errors import InfiniteSetWarning, MethodError
+
+
+class Mean:
+    """One draw a row, at the prediction 2 x."""
+
+    samples_by_row = True
+
+    def sample(self, X, n_samples, random_state):
+        return np.repeat(2 * np.asarray(X)[:, None, :1], n_samples, axis=1)
+
+
+def test_one_draw_at_the_prediction_is_split_conformal():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = rng.normal(size=60)
+    pcp = PCP(Mean(), n_samples=1, random_state=0).calibrate(X, y)
+    split = SplitConformalRegressor(lambda X: 2 * X[:, 0]).calibrate(X, y)
+    for alpha in (0.05, 0.1, 0.3):
+        np.testing.assert_array_equal(pcp.predict_interval(X, alpha), split.predict_interval(X, alpha))
+
+
+def test_identity_adjustment_is_pcp_to_the_bit():
+    X, y = GrowingNoise().generate(300, np.random.default_rng(1))
+    a = PCP(GrowingNoise(), random_state=4).calibrate(X, y).predict_set(X)
+    b = ConditionalPCP(GrowingNoise(), "identity", random_state=4).calibrate(X, y).predict_set(X)
+    np.testing.assert_array_equal(a.centers, b.centers)
+    np.testing.assert_array_equal(a.radius, b.radius)
+
+
+def test_rank_is_exact_and_too_few_rows_are_infinite():
+    y = np.arange(1.0, 10)
+    pcp = PCP(n_samples=1).calibrate_samples(np.zeros((9, 1)), y)
+    assert pcp.predict_set_samples([[0.0]]).radius[0] == 9
+    pcp = PCP(n_samples=1).calibrate_samples(np.zeros((8, 1)), y[:8])
+    with pytest.warns(InfiniteSetWarning, match=r"8 calibration rows.*at least 9"):
+        region = pcp.predict_set_samples([[0.0]])
+    assert region.contains([1e300]).all()
+    np.testing.assert_array_equal(region.hull(), [[-np.inf, np.inf]])
+    assert region.volume()[0] == np.inf
+
+
+def test_no_interpolation_and_no_squared_distance_with_two_outputs():
+    centers = np.zeros((9, 1, 2))
+    y = np.column_stack([3.0 * np.arange(1, 10), 4.0 * np.arange(1, 10)])
+    pcp = PCP(n_samples=1, alpha=0.2).calibrate_samples(centers, y)
+    assert pcp.predict_set_samples(centers[:1]).radius[0] == 40.0
+
+
+def test_changed_number_of_draws_is_refused():
+    X, y = GrowingNoise().generate(50, np.random.default_rng(1))
+    pcp = PCP(GrowingNoise(), random_state=0).calibrate(X, y)
+    pcp.set_params(n_samples=20)
+    with pytest.raises(MethodError, match="n_samples 50 -> 20"):
+        pcp.predict_set(X)

@@ -1,0 +1,41 @@
+"""A program that answers a question with a store: ``driver.py STORE WORKERS SEEDS [METHOD ...]``.
+
+Prints "ready" before it starts, a line a trial, and at the end the rows as JSON.
+"""
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import trivial_methods
+
+from assay.engine.plan import MethodSpec, Question
+from assay.engine.run import Interrupted, run_question
+from assay.engine.store import Store
+
+path, workers, seeds, *names = sys.argv[1:]
+methods = tuple(MethodSpec(name, f"trivial_methods:{name}") for name in names or ["Brief", "Mean", "Raises"])
+question = Question(
+    trivial_methods.table(), trivial_methods.TASK, Fraction(1, 10), methods, None, tuple(range(int(seeds)))
+)
+
+
+def progress(event):
+    if event.result is not None:
+        print("row", event.result.method, event.result.seed, flush=True)
+
+
+print("ready", flush=True)
+with Store(path) as store:
+    try:
+        _, rows = run_question(question, workers=int(workers), store=store, progress=progress)
+    except Interrupted as stop:
+        print(stop)
+        sys.exit(130)
+shown = [
+    (row.method, row.seed, row.status, row.metrics.get("error"), row.error.splitlines()[:1]) for row in rows
+]
+print(json.dumps(shown))
