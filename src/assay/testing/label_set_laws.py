@@ -110,11 +110,9 @@ def tables_lists_and_layouts(contract: LabelSets, subject: Subject) -> None:
         contract.require_same(contract.ask(method, variant), expected, f"asked with {name}")
 
 
-@law("types")
+@law("types", forms="bare")
 def half_precision(contract: LabelSets, subject: Subject) -> None:
     """float16 and float32 probabilities mean what they hold; rows may miss one by 2e-5."""
-    if contract.form != "bare":
-        raise NotApplicable("a model decides itself which precision it takes")
     (P, y), asked = contract.rows(N_CALIB, seed=1), contract.questions()
     expected = contract.ask(contract.calibrated(subject, P, y), asked)
     for kind in (np.float16, np.float32):
@@ -145,11 +143,9 @@ def targets_of_every_kind(contract: LabelSets, subject: Subject) -> None:
         contract.require_same(got, expected, f"labels given as {name}")
 
 
-@law("order")
+@law("order", forms="bare")
 def classes_permuted(contract: LabelSets, subject: Subject) -> None:
     """Renaming classes so that their order changes permutes the columns, and nothing else."""
-    if contract.form != "bare":
-        raise NotApplicable("a model's own training may depend on the order of classes")
     (P, y), asked = contract.rows(N_CALIB, seed=1), contract.questions()
     order = np.array([2, 0, 3, 1])
     renamed = np.argsort(order)[y]
@@ -243,11 +239,9 @@ def class_never_trained_on(contract: LabelSets, subject: Subject) -> None:
     )
 
 
-@law("labels")
+@law("labels", forms="bare")
 def rows_that_do_not_sum_to_one(contract: LabelSets, subject: Subject) -> None:
     """A row of probabilities that does not sum to one, or a negative one, is refused by its number."""
-    if contract.form != "bare":
-        raise NotApplicable("probabilities are not given by hand")
     (P, y), asked = contract.rows(N_CALIB, seed=1), contract.questions()
     broken, broken_asked = P.copy(), asked.copy()
     broken[13] *= 0.8
@@ -258,11 +252,9 @@ def rows_that_do_not_sum_to_one(contract: LabelSets, subject: Subject) -> None:
     refused_with(lambda: contract.calibrated(subject, broken, y), {"13"}, "row 13 has a negative probability")
 
 
-@law("labels")
+@law("labels", forms="bare")
 def sure_rows_get_their_label(contract: LabelSets, subject: Subject) -> None:
     """Calibrated at 0.05 on rows such as [0, 1, 0, 0] that were right, that row gets class 1 alone."""
-    if contract.form != "bare":
-        raise NotApplicable("probabilities are not given by hand")
     y = np.resize(np.arange(_K), 100)
     sure = np.eye(_K)
     answer = contract.ask(contract.calibrated(subject, sure[y], y, 0.05), sure)
@@ -290,14 +282,12 @@ def nan_labels_and_probabilities(contract: LabelSets, subject: Subject) -> None:
         refused_with(lambda: contract.calibrated(subject, broken, y), {"5", "40", "6"}, "NaN probabilities")
 
 
-@law("unseen-groups")
+@law("unseen-groups", forms="bare")
 def class_without_rows(contract: LabelSets, subject: Subject) -> None:
     """A row that the model holds for a class without calibration rows keeps that label.
 
     A method with thresholds by class has none for it: the label belongs to every set, with a warning.
     """
-    if contract.form != "bare":
-        raise NotApplicable("probabilities are not given by hand")
     P, y = contract.rows(400, seed=1)
     method = contract.calibrated(subject, P[y != 2], y[y != 2], 0.05)
     sure = np.full((N_TEST, _K), 0.01)
@@ -327,11 +317,9 @@ def levels_nest(contract: LabelSets, subject: Subject) -> None:
         require(lost == 0, f"{lost} labels are in the set at a larger alpha and not at a smaller one")
 
 
-@law("types")
+@law("types", forms="bare")
 def many_classes_and_few_rows(contract: LabelSets, subject: Subject) -> None:
     """200 classes with 600 rows (most of them rare), and 3 classes with 9 rows, are valid requests."""
-    if contract.form != "bare":
-        raise NotApplicable("probabilities are not given by hand")
     rng = np.random.default_rng(8)
     for classes, n in ((200, 600), (3, 9)):
         P = rng.dirichlet(np.full(classes, 0.5), size=n)
