@@ -53,11 +53,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Measured:
-    """Median seconds, extra MiB above inputs and answer, or the reason why there is none."""
+    """Median seconds, extra MiB above inputs and answer, or the reason why there is none.
+
+    ``seconds`` are of the clock, ``cpu_seconds`` of this process's processor time: on a machine that
+    others use too, the second is the steadier one for code of a single thread.
+    """
 
     contender: str
     seconds: float | None
+    cpu_seconds: float | None
     ratio: float | None
+    cpu_ratio: float | None
     extra_mib: float | None
     agreement: str = ""
     note: str = ""
@@ -164,31 +170,40 @@ def measure(case: Case, *, module: str, memory: bool = True, repeats: int | None
         if case.agree is not None and name != first and first in answers
     }
     answers.clear()
-    times: dict[str, list[float]] = {name: [] for name in alive}
+    clock: dict[str, list[float]] = {name: [] for name in alive}
+    cpu: dict[str, list[float]] = {name: [] for name in alive}
     for _ in range(repeats or case.repeats):
         for name, run in alive.items():
             gc.collect()
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             answer = run(data)
-            times[name].append(time.perf_counter() - start)
+            clock[name].append(time.perf_counter() - start)
+            cpu[name].append(time.process_time() - cpu_start)
             del answer
-    median = {name: statistics.median(values) for name, values in times.items()}
+    seconds = {name: statistics.median(values) for name, values in clock.items()}
+    cpu_seconds = {name: statistics.median(values) for name, values in cpu.items()}
     del data
     out = []
     for name in case.contenders:
-        seconds = median.get(name)
-        reference = median.get(first)
         out.append(
             Measured(
                 contender=name,
-                seconds=seconds,
-                ratio=seconds / reference if seconds is not None and reference else None,
+                seconds=seconds.get(name),
+                cpu_seconds=cpu_seconds.get(name),
+                ratio=_ratio(seconds, name, first),
+                cpu_ratio=_ratio(cpu_seconds, name, first),
                 extra_mib=extra_memory(module, case.name, name) if memory and name in alive else None,
                 agreement=agreement.get(name, ""),
                 note=why.get(name, case.notes.get(name, "")),
             )
         )
     return out
+
+
+def _ratio(seconds: Mapping[str, float], name: str, reference: str) -> float | None:
+    if name not in seconds or not seconds.get(reference):
+        return None
+    return seconds[name] / seconds[reference]
 
 
 def table(results: Mapping[str, Sequence[Measured]]) -> str:
@@ -199,9 +214,16 @@ def table(results: Mapping[str, Sequence[Measured]]) -> str:
     ]
     for case, rows in results.items():
         for row in rows:
-            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            memory = "" if row.extra_mib is None else f"{row.extra_mib:.0f}"
-            lines.append(f"| {case} | {row.contender} | {ratio} | {memory} | {row.agreement} | {row.note} |")
+            cells = [
+                case,
+                row.contender,
+                "" if row.ratio is None else f"{row.ratio:.2f}",
+                "" if row.cpu_ratio is None else f"{row.cpu_ratio:.2f}",
+                "" if row.extra_mib is None else f"{row.extra_mib:.0f}",
+                row.agreement,
+                row.note,
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def ledger_page() -> str:
         "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
         "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
         "`assay verify --record` runs the claims and renews this page.",
-        ", ".join(f"{count} {verdict}" for verdict, count in rows.counts().items() if count) + ".",
+        ", ".join(f"{n} {verdict}" for verdict, n in rows.counts().items() if n) or "Nothing is recorded yet",
     ]
     for method in dict.fromkeys(row.method for row in rows):
         parts += [f"## {all_cards()[method].name}", _ledger_table(rows.of(method))]
@@ -294,14 +295,16 @@ def written_parts() -> dict[Path, tuple[str, str]]:
 
 def run_example(text: str) -> str:
     """README.md with the first comparison run anew: its picture is written, its answer put in."""
-    from assay.cli.answer import answer
+    from assay.cli.answer import fitted_table
 
     store = ROOT / "build" / "example.db"
     store.parent.mkdir(exist_ok=True)
     result = assay.compare("diamonds", seeds=5, workers=2, store=store)
     picture = ROOT / "docs" / "images" / "diamonds.svg"
     result.plot().save(picture)
-    return replace_part(text, "example", f"```text\n{answer(result).strip()}\n```")
+    head, *rows = result.rows()
+    verdict = textwrap.fill(result.verdict(), 100)
+    return replace_part(text, "example", f"```text\n{fitted_table(head, rows)}\n\n{verdict}\n```")
 
 
 def outdated() -> list[Path]:

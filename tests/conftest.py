@@ -1,7 +1,7 @@
-"""One thread a library in every test process: tables are tiny, and threads that wait for each other
-on shared cores make gradient boosting a hundred times slower."""
+"""Small models in many test processes: one thread each, or they wait for one another."""
 
 import os
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+# before numpy, scikit-learn or torch start their thread pools
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")

@@ -106,7 +106,7 @@ def test_ten_kills_and_a_resumption_equal_an_uninterrupted_run(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     uninterrupted = Driver(tmp_path / "a", tmp_path / "a" / "runs.db", 1, seeds).rows()
-    rows, counts = kill_and_resume(tmp_path / "b", 10, seeds, longest=2.0)
+    rows, counts = kill_and_resume(tmp_path / "b", 10, seeds, longest=1.5)
     assert rows == uninterrupted
     assert len(rows) == 3 * seeds == kept(tmp_path / "b" / "runs.db")
     assert len(set(counts)) > 1, f"no kill fell into the run: {counts}"
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_goes_on(tmp_path):
     start = time.monotonic()
     os.killpg(driver.process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     out, err = driver.end()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert driver.process.returncode == 130
     assert out.splitlines()[-1] == "interrupted: 2 of 4 trials have not run"
     assert "Traceback" not in err
@@ -152,3 +152,17 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_goes_on(tmp_path):
     again = Driver(tmp_path, path, 1, 2, "Mean")
     out, _ = again.end()
     assert "row" not in out
+
+
+def test_ctrl_c_at_any_moment_ends_the_driver(tmp_path):
+    rng = random.Random(1)
+    for i in range(2):
+        driver = Driver(tmp_path, tmp_path / f"runs{i}.db", 2, 60, "Brief")
+        driver.wait_for("row")
+        time.sleep(rng.uniform(0, 0.1))
+        os.killpg(driver.process.pid, signal.SIGINT)
+        out, err = driver.end(timeout=30)
+        assert driver.process.returncode == 130
+        assert "Traceback" not in err
+        driver.assert_nothing_left()
+        assert out.splitlines()[-1].startswith("interrupted")

@@ -300,3 +300,23 @@ def test_a_worker_that_ends_with_zero_is_noticed():
     process.start()
     process.join(30)
     assert process.exitcode not in (0, None)
+
+
+def test_an_interrupt_is_noted_once_and_raised_when_asked_for():
+    import signal
+
+    from assay.engine.executors.interrupts import InterruptNote
+
+    before = signal.getsignal(signal.SIGINT)
+    note = InterruptNote()
+    note.install()
+    try:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            note.check()
+        note.check()
+    finally:
+        note.restore()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -107,8 +107,8 @@ class CrossIntervalRegressor(IntervalRegressor):
         self._lists = np.split(self.scores_[order], np.cumsum(np.bincount(fold))[:-1])
         self.thresholds_ = {}
 
-    def _side_scores(self, side: int) -> FloatArray:
-        return np.array(self.scores_)
+    def _side_scores(self, side: int, out: FloatArray) -> None:
+        out[:] = self.scores_
 
     def _left_out_predictions(self, X: Any) -> Iterator[tuple[slice, FloatArray]]:
         """Blocks of rows of X with the (K, rows) predictions of the fold models."""

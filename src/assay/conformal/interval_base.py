@@ -15,12 +15,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from assay.core.checks import FloatArray, check_target, row_count
+from assay.core.checks import FloatArray, as_vector, check_target, refuse_nan, row_count
 from assay.core.errors import DataError, MethodError
-from assay.core.levels import parse_levels
+from assay.core.levels import conformal_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
-from assay.core.quantiles import conformal_quantile
 from assay.core.state import all_or_nothing
+
+#: rows at a time where several passes are made: they stay in the processor's cache
+BLOCK = 1 << 14
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -33,6 +35,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     estimator: Any
     alpha: Any
+    scores_: FloatArray
     #: thresholds selected so far, by side and level; emptied by whoever sets new scores
     thresholds_: dict[tuple[int, Fraction], float]
 
@@ -78,19 +81,27 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "use predict_interval_pred, or fit or calibrate it with a model"
             )
 
-    def _side_scores(self, side: int) -> FloatArray:
-        """Fresh (n,) calibration scores of a side: 0 both, -1 below, 1 above. May be overwritten."""
+    def _side_scores(self, side: int, out: FloatArray) -> None:
+        """Write the (n,) calibration scores, none NaN, of a side into ``out``: 0 both, -1 below, 1 above."""
         raise NotImplementedError
 
-    def _threshold(self, level: Fraction, side: int = 0) -> float:
-        """Conformal quantile of a side's scores: selected once, so that rows may come one at a time."""
-        known = self.thresholds_.get((side, level))
-        if known is None:
-            scores = self._side_scores(side)
-            known = conformal_quantile(scores, level, what="interval", overwrite=True, stacklevel=6)
-            if np.isfinite(known):
-                self.thresholds_[side, level] = known
-        return float(known)
+    def _threshold(self, level: Fraction, side: int = 0, scratch: FloatArray | None = None) -> float:
+        """Conformal quantile of a side's scores: selected once, so that rows may come one at a time.
+
+        ``scratch`` is memory that may be overwritten: an answer not yet written saves allocating.
+        """
+        n = len(self.scores_)
+        rank = conformal_rank(n, level)
+        if rank > n:
+            warn_infinite(n, level, "interval", stacklevel=6)
+            return float("inf")
+        if (side, level) not in self.thresholds_:
+            room = scratch is not None and scratch.flags.c_contiguous and scratch.size >= n
+            scores = scratch.reshape(-1)[:n] if scratch is not None and room else np.empty(n)
+            self._side_scores(side, scores)
+            scores.partition(rank - 1)
+            self.thresholds_[side, level] = float(scores[rank - 1])
+        return self.thresholds_[side, level]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -182,6 +193,24 @@ class SplitIntervalRegressor(IntervalRegressor):
 def stack_levels(intervals: Sequence[FloatArray]) -> FloatArray:
     """(L, n, 2) of L intervals (n, 2); a single level is not copied."""
     return intervals[0][None] if len(intervals) == 1 else np.stack(intervals)
+
+
+def bare_residuals(y: Any, y_pred: Any) -> FloatArray:
+    """(n,) y - y_pred of finite targets and predictions without NaN."""
+    target = as_vector(y, "y")
+    prediction = as_vector(y_pred, "y_pred", length=len(target))
+    residuals = np.empty(len(target))
+    total = 0.0
+    with np.errstate(invalid="ignore"):
+        for start in range(0, len(target), BLOCK):
+            rows = slice(start, start + BLOCK)
+            part = np.subtract(target[rows], prediction[rows], out=residuals[rows])
+            total += part.sum()
+    # the sum of the residuals clears both; only where it does not, each is looked at for the message
+    if not np.isfinite(total):
+        check_target(target)
+        refuse_nan(prediction, "y_pred")
+    return residuals
 
 
 def training_target(X: Any, y: Any) -> FloatArray:

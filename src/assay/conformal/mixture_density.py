@@ -31,6 +31,14 @@ _LOG_2PI = float(np.log(2 * np.pi))
 Layers = list[tuple[FloatArray, FloatArray]]
 
 
+def _import_torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingDependency("MixtureDensityNetwork needs: pip install 'assay[torch]'") from None
+    return torch
+
+
 class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Conditional density p(y | x) as a mixture of Gaussians with diagonal covariance.
 
@@ -49,7 +57,9 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
     max_epochs : int, default 200
         Passes over the training rows (Plassier et al. train 1000 without early stopping; with it,
         200 are seldom reached).
-    batch_size : int, default 256
+    batch_size : int, default 64
+        Of 32, 64, 128 and 256 the one with the best held-out likelihood for its time on bike rentals and
+        temperatures.
     learning_rate : float, default 2e-3
         Of AdamW; 50 epochs at this rate give the paper's sizes on bike. Where ``patience`` is None it
         falls to zero along a cosine.
@@ -87,7 +97,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         hidden: Sequence[int] = (100, 100),
         *,
         max_epochs: int = 200,
-        batch_size: int = 256,
+        batch_size: int = 64,
         learning_rate: float = 2e-3,
         patience: int | None = 15,
         validation_fraction: float = 0.1,
@@ -126,9 +136,10 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         Y = check_outputs(y)
         x_scaler = StandardScaler().fit(X)
         y_scaler = StandardScaler().fit(Y)
+        torch = _import_torch()
         # one thread: for networks of this size more only wait for each other
         with threadpool_limits(1):
-            layers, epochs, loss = self._train(x_scaler.transform(X), y_scaler.transform(Y))
+            layers, epochs, loss = self._train(torch, x_scaler.transform(X), y_scaler.transform(Y))
         self.x_scaler_ = x_scaler
         self.y_scaler_ = y_scaler
         self.layers_ = layers
@@ -151,13 +162,8 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         if not self.learning_rate > 0:
             raise MethodError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
-    def _train(self, X: FloatArray, Y: FloatArray) -> tuple[Layers, int, float]:
-        try:
-            import torch
-        except ImportError:
-            raise MissingDependency("MixtureDensityNetwork needs: pip install 'assay[torch]'") from None
-        from torch.nn.functional import linear, relu
-
+    def _train(self, torch: Any, X: FloatArray, Y: FloatArray) -> tuple[Layers, int, float]:
+        linear, relu = torch.nn.functional.linear, torch.relu
         seed = seed_of(self.random_state)
         generator = torch.Generator().manual_seed(derive_seed(seed, "mixture density network"))
         n, q = Y.shape

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.interval_base import SplitIntervalRegressor, split_rows
-from assay.core.checks import FloatArray, check_target, check_vector
+from assay.core.checks import FloatArray, check_target, check_vector, refuse_nan
 from assay.core.errors import AssayWarning, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
@@ -144,6 +144,7 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         self.floor_ = self._choose_floor(scale)
         spread, self.n_floored_ = self._spread(scale)
         self.scores_ = np.abs(y - prediction) / spread
+        refuse_nan(self.scores_, "scores")
         self.thresholds_ = {}
 
     def _choose_floor(self, scale: FloatArray) -> float:
@@ -168,14 +169,14 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
             )
         return np.maximum(scale, self.floor_) + self.beta, floored
 
-    def _side_scores(self, side: int) -> FloatArray:
-        return np.array(self.scores_)
+    def _side_scores(self, side: int, out: FloatArray) -> None:
+        out[:] = self.scores_
 
     def _around(self, prediction: FloatArray, scale: FloatArray, levels: Sequence[Fraction]) -> FloatArray:
-        out = np.empty((len(levels), len(prediction), 2))
+        out = np.empty((len(levels), 2, len(prediction)))
         spread, _ = self._spread(scale)
         for ends, level in zip(out, levels, strict=True):
-            half = self._threshold(level) * spread
-            np.subtract(prediction, half, out=ends[:, 0])
-            np.add(prediction, half, out=ends[:, 1])
-        return out
+            half = self._threshold(level, scratch=ends) * spread
+            np.subtract(prediction, half, out=ends[0])
+            np.add(prediction, half, out=ends[1])
+        return out.swapaxes(1, 2)

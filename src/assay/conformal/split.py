@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.interval_base import SplitIntervalRegressor
-from assay.core.checks import FloatArray, check_target, check_vector
+from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor, bare_residuals
+from assay.core.checks import FloatArray, as_vector, refuse_infinite, refuse_nan
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
 
@@ -74,8 +74,11 @@ class SplitConformalRegressor(SplitIntervalRegressor):
         self.scores_ = residuals
         self.thresholds_ = {}
 
-    def _side_scores(self, side: int) -> FloatArray:
-        return np.abs(self.scores_) if side == 0 else self.scores_ * side
+    def _side_scores(self, side: int, out: FloatArray) -> None:
+        if side == 0:
+            np.abs(self.scores_, out=out)
+        else:
+            np.multiply(self.scores_, side, out=out)
 
     def _intervals(self, X: Any, levels: Sequence[Fraction]) -> FloatArray:
         return self._around(predict_values(self.estimator_, X), levels)
@@ -87,25 +90,35 @@ class SplitConformalRegressor(SplitIntervalRegressor):
         ----------
         y_pred, y : (n,) numbers, predictions and targets of the calibration rows
         """
-        y = check_target(y)
-        self._set_scores(y - check_vector(y_pred, "y_pred", length=len(y)))
+        self._set_scores(bare_residuals(y, y_pred))
         return self
 
     def predict_interval_pred(self, y_pred: Any, alpha: Any = None) -> FloatArray:
         """(n, 2) intervals around bare predictions; (L, n, 2) for a sequence of levels."""
         check_is_fitted(self)
-        prediction = check_target(y_pred, name="y_pred")
+        prediction = as_vector(y_pred, "y_pred")
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         out = self._around(prediction, levels)
         return out[0] if is_scalar else out
 
     def _around(self, prediction: FloatArray, levels: Sequence[Fraction]) -> FloatArray:
-        out = np.empty((len(levels), len(prediction), 2))
-        for ends, level in zip(out, levels, strict=True):
-            if self.symmetric:
-                lower = upper = self._threshold(level)
-            else:
-                lower, upper = self._threshold(level / 2, -1), self._threshold(level / 2, 1)
-            np.subtract(prediction, lower, out=ends[:, 0])
-            np.add(prediction, upper, out=ends[:, 1])
-        return out
+        # one contiguous row an end: twice as fast to write as two interleaved columns
+        out = np.empty((len(levels), 2, len(prediction)))
+        shifts = [
+            (self._threshold(level, scratch=out),) * 2
+            if self.symmetric
+            else (self._threshold(level / 2, -1, scratch=out), self._threshold(level / 2, 1, scratch=out))
+            for level in levels
+        ]
+        total = 0.0
+        for start in range(0, len(prediction), BLOCK):
+            rows = slice(start, start + BLOCK)
+            part = prediction[rows]
+            total += part.sum()
+            for ends, (below, above) in zip(out, shifts, strict=True):
+                np.subtract(part, below, out=ends[0, rows])
+                np.add(part, above, out=ends[1, rows])
+        if not np.isfinite(total):
+            refuse_nan(prediction, "y_pred")
+            refuse_infinite(prediction, "y_pred")
+        return out.swapaxes(1, 2)

@@ -27,13 +27,13 @@ def check_scores(scores: ArrayLike, name: str = "scores") -> FloatArray:
     return check_vector(scores, name)
 
 
-def check_vector(values: Any, name: str, *, length: int | None = None) -> FloatArray:
-    """(n,) float64 vector without NaN; (n, 1) is flattened.
+def as_vector(values: Any, name: str, *, length: int | None = None) -> FloatArray:
+    """(n,) float64 vector; (n, 1) is flattened. NaN is not looked for.
 
     Raises
     ------
     DataError
-        Wrong shape or length, not numbers, or NaN (naming the first row and the count).
+        Wrong shape or length, or not numbers.
     """
     array = to_numpy(values)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -43,6 +43,18 @@ def check_vector(values: Any, name: str, *, length: int | None = None) -> FloatA
     vector = to_float(array, name)
     if length is not None and len(vector) != length:
         raise DataError(f"{name} has {len(vector)} rows, {length} are expected")
+    return vector
+
+
+def check_vector(values: Any, name: str, *, length: int | None = None) -> FloatArray:
+    """(n,) float64 vector without NaN; (n, 1) is flattened.
+
+    Raises
+    ------
+    DataError
+        Wrong shape or length, not numbers, or NaN (naming the first row and the count).
+    """
+    vector = as_vector(values, name, length=length)
     refuse_nan(vector, name)
     return vector
 
@@ -75,11 +87,16 @@ def refuse_nan(array: NDArray[Any], name: str) -> None:
         )
 
 
+def sums_to_finite(array: NDArray[Any]) -> bool:
+    """Whether the sum is finite: then no value is NaN or infinite. One pass without a temporary."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(array.sum()))
+
+
 def refuse_infinite(array: NDArray[Any], name: str) -> None:
     """Raise a DataError that names the first row with an infinite value and how many rows have one."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(array.sum()):
-            return
+    if sums_to_finite(array):
+        return
     bad = np.isinf(array)
     if array.ndim > 1:
         bad = bad.any(axis=tuple(range(1, array.ndim)))

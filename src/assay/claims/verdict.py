@@ -1,0 +1,58 @@
+"""The verdict on a claim, from the values of each seed. Never written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.claims.claim import Claim
+from assay.engine.stats import Estimate, estimate
+
+Outcome = Literal["holds", "does not hold", "undecided", "skipped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the seeds say: the outcome, why, and the gain with its 95 % interval."""
+
+    outcome: Outcome
+    reason: str
+    gain: Estimate
+
+
+def judge(
+    claim: Claim, ours: Mapping[int, float], versus: Mapping[int, float], ratio: float, failures: int = 0
+) -> Verdict:
+    """Whether the paired gain lies on the side that the claim says.
+
+    ``holds`` if the whole 95 % interval of the mean gain is at or above the margin, ``does not hold``
+    if the whole of it is below, else ``undecided``; also ``undecided`` where trials failed or values
+    are missing or infinite: an interval over the seeds that went well would flatter.
+
+    Parameters
+    ----------
+    ours, versus : seed -> value
+    ratio : float
+        n_test / n_train of overlapping splits (Nadeau and Bengio); 0 for independent repetitions.
+    failures : int
+        Trials that did not finish.
+    """
+    sign = 1 if claim.better == "higher" else -1
+    shared = [seed for seed in ours if seed in versus]
+    gain = estimate({seed: sign * (ours[seed] - versus[seed]) for seed in shared}, ratio)
+    if failures:
+        return Verdict("undecided", f"{failures} trials did not finish", gain)
+    if not shared:
+        return Verdict("undecided", f"nothing was measured as {claim.metric}", gain)
+    if gain.undefined:
+        return Verdict("undecided", f"no value on {len(gain.undefined)} of {len(shared)} seeds", gain)
+    if gain.low is None or gain.high is None:
+        infinite = math.isinf(gain.mean) or gain.infinite
+        return Verdict("undecided", "infinite values" if infinite else "too few seeds", gain)
+    if gain.low >= claim.margin:
+        return Verdict("holds", "", gain)
+    if gain.high < claim.margin:
+        return Verdict("does not hold", "", gain)
+    return Verdict("undecided", f"the 95 % interval of the gain holds {claim.margin:g}", gain)
