@@ -111,13 +111,15 @@ class SplitConformalRegressor(SplitIntervalRegressor):
             for level in levels
         ]
         total = 0.0
-        for start in range(0, len(prediction), BLOCK):
-            rows = slice(start, start + BLOCK)
-            part = prediction[rows]
-            total += part.sum()
-            for ends, (below, above) in zip(out, shifts, strict=True):
-                np.subtract(part, below, out=ends[0, rows])
-                np.add(part, above, out=ends[1, rows])
+        # inf - inf is no quiet NaN: it is refused below
+        with np.errstate(invalid="ignore"):
+            for start in range(0, len(prediction), BLOCK):
+                rows = slice(start, start + BLOCK)
+                part = prediction[rows]
+                total += part.sum()
+                for ends, (below, above) in zip(out, shifts, strict=True):
+                    np.subtract(part, below, out=ends[0, rows])
+                    np.add(part, above, out=ends[1, rows])
         if not np.isfinite(total):
             refuse_nan(prediction, "y_pred")
             refuse_infinite(prediction, "y_pred")
