@@ -42,6 +42,9 @@ MAX_MEMORY = 64 * 2**20
 _CACHE = 2**19
 #: working memory for one byte of probabilities: sorted copy, float64 sums and scores, comparisons, hashes
 _WORK = 12
+#: a row's own random number comes from its probabilities on this grid: a model gives a row alone other
+#: last digits than the same row in a batch, and the number must be the same
+_GRID = np.float32(2**16)
 
 
 class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -304,7 +307,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms from the probabilities of each row, whatever their order; None if not randomised."""
         if not (self.randomised and score.takes_u):
             return None
-        return row_uniforms(unordered_row_keys(block, seed, "label score"), 1)[:, 0]
+        return row_uniforms(unordered_row_keys(np.rint(block * _GRID), seed, "label score"), 1)[:, 0]
 
     def _true_label_scores(
         self, score: LabelScore, proba: Probabilities, codes: Codes, seed: int

@@ -81,9 +81,11 @@ def infinite_only_below_the_smallest_n(contract: Contract, subject: Subject) -> 
     X, y = contract.rank_rows(19)
     asked, truth = contract.rank_rows(100)
     for alpha, enough in ((0.1, 9), (0.2, 4)):
-        method = contract.calibrated(subject, X[:enough], y[:enough], alpha)
+        # the largest of a few scores may be larger than any of 100 others, but hardly three times
+        parts = [slice(start, start + enough) for start in (0, 5, 10)]
+        full = [contract.calibrated(subject, X[part], y[part], alpha) for part in parts]
         require(
-            not contract.covers(method, asked, truth).all(),
+            not all(contract.covers(method, asked, truth).all() for method in full),
             f"{enough} calibration rows at alpha {alpha} suffice, and nothing of 100 rows is outside",
         )
         n = enough - 1

@@ -123,10 +123,10 @@ _NESTED = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 CONTRACTS = (Intervals(), BareIntervals(), BareQuantiles(), BareScaled())
 
 
-@law("types", verbs=("calibrate_pred",))
+@law("types", verbs=("calibrate_pred",), forms="model")
 def bare_predictions_are_of_a_known_form(contract: Intervals, subject: Subject) -> None:
     """Says so where bare predictions are of a form that the suite has no contract for."""
-    if contract.form == "" and not any(other.applies(subject) for other in CONTRACTS if other.form):
+    if not any(other.applies(subject) for other in CONTRACTS if other.form):
         raise NotApplicable(
             "its bare predictions are of a form of their own, tested by the method's own tests"
         )
@@ -217,11 +217,9 @@ def far_from_zero(contract: Intervals, subject: Subject) -> None:
     )
 
 
-@law("types")
+@law("types", forms="bare")
 def half_precision(contract: Intervals, subject: Subject) -> None:
     """Bare float16 predictions mean the numbers that they hold."""
-    if not contract.form:
-        raise NotApplicable("a model decides itself which precision it takes")
     X, y = contract.rows(N_CALIB, seed=1)
     asked = contract.questions()
     for kind in (np.float16, np.longdouble):
@@ -267,11 +265,9 @@ def nan_and_infinite_targets(contract: Intervals, subject: Subject) -> None:
             )
 
 
-@law("nan-inf")
+@law("nan-inf", forms="bare")
 def nan_and_infinite_predictions(contract: Intervals, subject: Subject) -> None:
     """NaN predictions are refused with count and row; infinite ones give no NaN."""
-    if not contract.form:
-        raise NotApplicable("predictions are not given by hand")
     X, y = contract.rows(N_CALIB, seed=1)
     broken = X.copy()
     broken[[6, 11, 19, 23, 38]] = np.nan
@@ -304,11 +300,9 @@ def infinite_with_infinite(contract: Intervals, subject: Subject) -> None:
     require(not np.isnan(answer).any(), f"3 rows at alpha 0.1: {int(np.isnan(answer).sum())} ends are NaN")
 
 
-@law("types")
+@law("types", verbs=("predict",), forms="model")
 def point_prediction_is_a_vector(contract: Intervals, subject: Subject) -> None:
     """``predict`` gives (n,) finite numbers, row by row the same."""
-    if contract.form or not subject.has("predict"):
-        raise NotApplicable("it predicts no point")
     method, X = contract.ready(subject), contract.questions()
     whole = np.asarray(method.predict(X))
     require(whole.shape == (len(X),), f"predict gives shape {whole.shape}, expected {(len(X),)}")
@@ -318,11 +312,9 @@ def point_prediction_is_a_vector(contract: Intervals, subject: Subject) -> None:
     )
 
 
-@law("types")
+@law("types", forms="model")
 def a_column_of_targets_never_broadcasts(contract: Intervals, subject: Subject) -> None:
     """fit with (n, 1) targets is fit with (n,)."""
-    if not contract.trains():
-        raise NotApplicable("nothing is trained")
     X, y = contract.rows(N_TRAIN, seed=0)
     asked = contract.questions()
     expected = subject.make().fit(X, y).predict_interval(asked)

@@ -39,10 +39,11 @@ CheckFunction = Callable[[Any, Any], None]
 _F = TypeVar("_F", bound=CheckFunction)
 
 
-def law(slug: str, *, verbs: tuple[str, ...] = ()) -> Callable[[_F], _F]:
+def law(slug: str, *, verbs: tuple[str, ...] = (), forms: str = "all") -> Callable[[_F], _F]:
     """Mark a function ``check(contract, subject)`` as a check of one law.
 
-    ``verbs`` are methods that the class must have for the check to mean anything.
+    ``verbs`` are methods that the class must have for the check to mean anything. ``forms`` says
+    which contracts it is for: "model" (those that train), "bare" (those from predictions), "all".
     """
     if slug not in LAWS:
         raise KeyError(f"no law {slug!r}; the laws are {sorted(LAWS)}")
@@ -50,16 +51,19 @@ def law(slug: str, *, verbs: tuple[str, ...] = ()) -> Callable[[_F], _F]:
     def mark(function: _F) -> _F:
         function.__law__ = slug  # type: ignore[attr-defined]
         function.__verbs__ = verbs  # type: ignore[attr-defined]
+        function.__forms__ = forms  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
-def checks_of(module: ModuleType) -> Iterator[tuple[str, str, tuple[str, ...], CheckFunction]]:
-    """(name, law, verbs, function) of each check defined in a module, in the order of the file."""
+def checks_of(module: ModuleType, form: str) -> Iterator[tuple[str, str, tuple[str, ...], CheckFunction]]:
+    """(name, law, verbs, function) of each check that a module has for a form, in the order of the file."""
     for name, function in vars(module).items():
         slug = getattr(function, "__law__", None)
-        if inspect.isfunction(function) and slug is not None and function.__module__ == module.__name__:
+        if not inspect.isfunction(function) or slug is None or function.__module__ != module.__name__:
+            continue
+        if getattr(function, "__forms__", "all") in ("all", "bare" if form else "model"):
             yield f"{slug}/{name.replace('_', '-')}", slug, getattr(function, "__verbs__", ()), function
 
 

@@ -281,11 +281,9 @@ def arguments_stay(contract: Contract, subject: Subject) -> None:
     require(not changed, f"fit or predict changed the arguments {changed}")
 
 
-@law("nothing-global")
+@law("nothing-global", forms="model")
 def users_model_stays(contract: Contract, subject: Subject) -> None:
     """fit trains a copy of the model that is given; calibrate and predict leave a trained one untouched."""
-    if not contract.trains():
-        raise NotApplicable("no model is involved")
     whole = contract.trained(subject)
     trained = {name: getattr(whole, f"{name}_", None) for name in inspect.signature(subject.cls).parameters}
     trained = {name: model for name, model in trained.items() if hasattr(model, "get_params")}
@@ -310,14 +308,12 @@ def users_model_stays(contract: Contract, subject: Subject) -> None:
 @law("nothing-global")
 def users_network_stays(contract: Contract, subject: Subject) -> None:
     """A torch module in training mode keeps its modes, weights, gradients and hooks."""
-    torch = sys.modules.get("torch")
-    if (
-        torch is None
-        or not contract.trains()
-        or not contract.calibrates(subject)
-        or not subject.takes("estimator")
-    ):
-        raise NotApplicable("it takes no torch module, or torch is not loaded")
+    if not contract.calibrates(subject) or not subject.takes("estimator"):
+        raise NotApplicable("it takes no trained network")
+    try:
+        import torch
+    except ImportError:
+        raise NotApplicable("torch is not installed") from None
     _, y = contract.rows(N_CALIB, seed=1)
     outputs = 1 if y.dtype.kind == "f" else len(np.unique(y))
     with torch.random.fork_rng():

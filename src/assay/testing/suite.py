@@ -129,7 +129,7 @@ def conformance_checks(
         )
     for contract, modules in met:
         for module in [*(shared if contract.shared else ()), *modules]:
-            for name, slug, verbs, function in checks_of(module):
+            for name, slug, verbs, function in checks_of(module, contract.form):
                 if subject.has(*verbs):
                     full = f"{name}[{contract.form}]" if contract.form else name
                     reason = _reason(subject, full, slug)
