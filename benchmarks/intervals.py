@@ -43,9 +43,9 @@ def rows(n: int, seed: int) -> tuple[Any, Any]:
     return prediction, prediction + rng.normal(size=n)
 
 
-def split_inputs() -> Any:
-    prediction, y = rows(MILLION, 0)
-    return prediction, y, rows(MILLION, 1)[0]
+def split_inputs(n: int = MILLION) -> Any:
+    prediction, y = rows(n, 0)
+    return prediction, y, rows(n, 1)[0]
 
 
 def split_assay(data: Any) -> Any:
@@ -88,9 +88,9 @@ def quantiles(n: int, seed: int) -> Any:
     return np.column_stack([prediction - 1, prediction + 1]), y
 
 
-def cqr_inputs() -> Any:
-    pairs, y = quantiles(MILLION, 0)
-    return pairs, y, quantiles(MILLION, 1)[0]
+def cqr_inputs(n: int = MILLION) -> Any:
+    pairs, y = quantiles(n, 0)
+    return pairs, y, quantiles(n, 1)[0]
 
 
 def cqr_assay(data: Any) -> Any:
@@ -188,6 +188,7 @@ CASES = [
         {"assay": split_assay, "crepes": split_crepes, "MAPIE": split_mapie, "puncc": split_puncc},
         repeats=15,
         agree=same_intervals,
+        tiny=lambda: split_inputs(100),
     ),
     Case(
         "CQR, 1,000,000 + 1,000,000 rows",
@@ -195,20 +196,29 @@ CASES = [
         {"assay": cqr_assay, "crepes": cqr_crepes, "MAPIE": cqr_mapie, "puncc": cqr_puncc},
         repeats=15,
         agree=same_intervals,
+        tiny=lambda: cqr_inputs(100),
     ),
     Case(
         "CV+, 4,000 x 4,000 rows, 10 folds",
         cross_inputs(4_000),
         {"assay": cv_plus_assay, "MAPIE": cv_plus_mapie},
         repeats=5,
+        tiny=cross_inputs(100),
         agree=same_intervals,
     ),
-    Case("CV+, 50,000 x 50,000 rows, 10 folds", cross_inputs(50_000), {"assay": cv_plus_assay}, repeats=3),
+    Case(
+        "CV+, 50,000 x 50,000 rows, 10 folds",
+        cross_inputs(50_000),
+        {"assay": cv_plus_assay},
+        repeats=3,
+        tiny=cross_inputs(100),
+    ),
     Case(
         "jackknife+, 1,000 x 1,000 rows, linear model",
         cross_inputs(1_000),
         {"assay": jackknife_assay, "MAPIE": jackknife_mapie},
         repeats=3,
+        tiny=cross_inputs(100),
         agree=same_intervals,
     ),
     Case(
@@ -216,6 +226,7 @@ CASES = [
         cross_inputs(50_000),
         {"assay": jackknife_assay},
         repeats=3,
+        tiny=cross_inputs(100),
     ),
 ]
 

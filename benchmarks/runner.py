@@ -7,11 +7,17 @@ A benchmark file defines cases::
 ``make_inputs()`` gives the data; a contender is a function of it that returns the answer, or raises
 :class:`Unavailable`. ``main(CASES)`` prints a table of ratios (first contender = 1) and writes JSON.
 Machines differ and are shared: ratios of one run are quoted, never seconds.
+
+Where memory comes from weighs as much as the arithmetic: whether an array falls on pages that the
+process holds already is a matter of what ran before. So the allocator is told to keep what it is
+given back, the same for all; with ``--fresh-pages`` it gives everything back before each run, so
+that all pay the kernel for every page, as the first call of a process does.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib
 import json
@@ -40,7 +46,9 @@ class Case:
     """One question put to several contenders; the first is the one the ratios refer to.
 
     ``agree(reference, other)`` gives a line on how the answers compare. ``output_bytes`` of the
-    answer are subtracted from the peak memory, which is measured above the inputs.
+    answer are subtracted from the peak memory, which is measured above the inputs. ``tiny()`` gives
+    small inputs of the same kind: a contender runs on them before its memory is measured, so that
+    imports do not count; a contender that is an object may have ``warm_up()`` for the same end.
     """
 
     name: str
@@ -48,6 +56,7 @@ class Case:
     contenders: Mapping[str, Callable[[Any], Any]]
     repeats: int = 7
     agree: Callable[[Any, Any], str] | None = None
+    tiny: Callable[[], Any] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,6 +76,27 @@ class Measured:
     extra_mib: float | None
     agreement: str = ""
     note: str = ""
+
+
+def _allocator() -> Any:
+    """The C library where it is glibc, whose allocator can be told what to keep; else None."""
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    return ctypes.CDLL(None)
+
+
+def _hold_memory() -> None:
+    """Blocks up to 32 MiB come from the heap, and the heap is not given back to the system."""
+    library = _allocator()
+    if library is not None:
+        library.mallopt(-3, 32 * MIB)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+
+
+def _drop_memory() -> None:
+    library = _allocator()
+    if library is not None:
+        library.malloc_trim(0)
 
 
 def _size(answer: Any) -> int:
@@ -119,11 +149,12 @@ def _memory_worker(module: str, case_name: str, contender: str, queue: Any) -> N
     case = next(c for c in importlib.import_module(module).CASES if c.name == case_name)
     run = case.contenders[contender]
     try:
-        # once on the data first, so that imports and first-use allocations are not counted
-        data = case.inputs()
+        if case.tiny is not None:
+            run(case.tiny())
         warm = getattr(run, "warm_up", None)
         if warm is not None:
             warm()
+        data = case.inputs()
         gc.collect()
         before = _resident()
         if _reset_peak():
@@ -151,8 +182,12 @@ def extra_memory(module: str, case: str, contender: str) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def measure(case: Case, *, module: str, memory: bool = True, repeats: int | None = None) -> list[Measured]:
+def measure(
+    case: Case, *, module: str, memory: bool = True, repeats: int | None = None, fresh_pages: bool = False
+) -> list[Measured]:
     """All contenders of a case: timed in turn, then each one's memory."""
+    if not fresh_pages:
+        _hold_memory()
     data = case.inputs()
     alive: dict[str, Callable[[Any], Any]] = {}
     why: dict[str, str] = {}
@@ -175,6 +210,8 @@ def measure(case: Case, *, module: str, memory: bool = True, repeats: int | None
     for _ in range(repeats or case.repeats):
         for name, run in alive.items():
             gc.collect()
+            if fresh_pages:
+                _drop_memory()
             start, cpu_start = time.perf_counter(), time.process_time()
             answer = run(data)
             clock[name].append(time.perf_counter() - start)
@@ -209,8 +246,8 @@ def _ratio(seconds: Mapping[str, float], name: str, reference: str) -> float | N
 def table(results: Mapping[str, Sequence[Measured]]) -> str:
     """A Markdown table of ratios, memory and agreement."""
     lines = [
-        "| case | library | time, ratio | extra memory, MiB | answer | note |",
-        "|---|---|---|---|---|---|",
+        "| case | library | time, ratio | processor time, ratio | extra memory, MiB | answer | note |",
+        "|---|---|--:|--:|--:|---|---|",
     ]
     for case, rows in results.items():
         for row in rows:
@@ -233,6 +270,7 @@ def main(cases: Sequence[Case], module: str, argv: Sequence[str] | None = None) 
     parser.add_argument("--only", help="run the cases whose name contains this")
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--fresh-pages", action="store_true", help="no memory is held between runs")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     arguments = parser.parse_args(argv)
     warnings.simplefilter("ignore")
@@ -241,7 +279,11 @@ def main(cases: Sequence[Case], module: str, argv: Sequence[str] | None = None) 
     for case in chosen:
         print(f"# {case.name}", file=sys.stderr, flush=True)
         results[case.name] = measure(
-            case, module=module, memory=not arguments.no_memory, repeats=arguments.repeats
+            case,
+            module=module,
+            memory=not arguments.no_memory,
+            repeats=arguments.repeats,
+            fresh_pages=arguments.fresh_pages,
         )
     print(table(results))
     if arguments.json is not None:

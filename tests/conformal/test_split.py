@@ -111,3 +111,12 @@ def test_a_failed_fit_leaves_nothing_and_bare_predictions_have_no_model():
     method.calibrate_pred(np.zeros(9), np.arange(9))
     with pytest.raises(MethodError, match="bare predictions"):
         method.predict_interval(X)
+
+
+def test_infinite_predictions_calibrate_and_are_refused_where_an_interval_is_asked_for():
+    method = SplitConformalRegressor(alpha=0.5).calibrate_pred([0, np.inf, np.inf], [1, 1, 1])
+    np.testing.assert_array_equal(method.predict_interval_pred([0]), [[-np.inf, np.inf]])
+    with pytest.raises(ValueError, match="infinite in 2 of 3 rows, first at row 1"):
+        method.predict_interval_pred([0, np.inf, -np.inf])
+    with pytest.raises(ValueError, match="y_pred is NaN in 1 of 2 rows, first at row 1"):
+        method.predict_interval_pred([np.inf, np.nan])

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from assay.core.checks import FloatArray, as_vector, check_target, refuse_nan, row_count
+from assay.core.checks import FloatArray, as_vector, check_target, refuse_nan, row_count, sums_to_finite
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import conformal_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
@@ -199,15 +199,10 @@ def bare_residuals(y: Any, y_pred: Any) -> FloatArray:
     """(n,) y - y_pred of finite targets and predictions without NaN."""
     target = as_vector(y, "y")
     prediction = as_vector(y_pred, "y_pred", length=len(target))
-    residuals = np.empty(len(target))
-    total = 0.0
     with np.errstate(invalid="ignore"):
-        for start in range(0, len(target), BLOCK):
-            rows = slice(start, start + BLOCK)
-            part = np.subtract(target[rows], prediction[rows], out=residuals[rows])
-            total += part.sum()
+        residuals = target - prediction
     # the sum of the residuals clears both; only where it does not, each is looked at for the message
-    if not np.isfinite(total):
+    if not sums_to_finite(residuals):
         check_target(target)
         refuse_nan(prediction, "y_pred")
     return residuals

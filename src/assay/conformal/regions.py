@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.special import gammaln
 from sklearn.utils import _safe_indexing
 
-from assay.conformal.density_models import check_outputs, log_density, log_density_of_draws
+from assay.conformal.density_models import check_outputs, draw, log_density, log_density_of_draws
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
 from assay.core.seeds import seed_of
@@ -214,8 +214,6 @@ class LevelSet(Region):
             yield rows, _safe_indexing(self.X, np.arange(len(self))[rows])
 
     def _sample(self, X: Any, m: int) -> FloatArray:
-        from assay.conformal.density_models import draw
-
         return draw(self.model, X, m, self.seed, self.n_outputs)
 
     def intervals(self) -> list[FloatArray]:

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.interval_base import BLOCK, SplitIntervalRegressor, bare_residuals
-from assay.core.checks import FloatArray, as_vector, refuse_infinite, refuse_nan
+from assay.conformal.interval_base import SplitIntervalRegressor, bare_residuals
+from assay.core.checks import FloatArray, as_vector, refuse_infinite, refuse_nan, sums_to_finite
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
 
@@ -110,17 +110,11 @@ class SplitConformalRegressor(SplitIntervalRegressor):
             else (self._threshold(level / 2, -1, scratch=out), self._threshold(level / 2, 1, scratch=out))
             for level in levels
         ]
-        total = 0.0
-        # inf - inf is no quiet NaN: it is refused below
         with np.errstate(invalid="ignore"):
-            for start in range(0, len(prediction), BLOCK):
-                rows = slice(start, start + BLOCK)
-                part = prediction[rows]
-                total += part.sum()
-                for ends, (below, above) in zip(out, shifts, strict=True):
-                    np.subtract(part, below, out=ends[0, rows])
-                    np.add(part, above, out=ends[1, rows])
-        if not np.isfinite(total):
+            for ends, (below, above) in zip(out, shifts, strict=True):
+                np.subtract(prediction, below, out=ends[0])
+                np.add(prediction, above, out=ends[1])
+        if not sums_to_finite(prediction):
             refuse_nan(prediction, "y_pred")
             refuse_infinite(prediction, "y_pred")
         return out.swapaxes(1, 2)
