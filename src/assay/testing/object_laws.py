@@ -162,14 +162,13 @@ def _must_fail(step: Any, method: Any, name: str) -> None:
 @law("object-life")
 def another_process_answers_alike(contract: Contract, subject: Subject) -> None:
     """A new process that unpickles the fitted object, and one that fits it, give the same answer."""
+    if subject.cls.__module__ == "__main__":
+        raise NotApplicable("a class of __main__ does not exist in another process")
     method, X = contract.ready(subject), contract.questions()
     try:
         unfitted, fitted = pickle.dumps(subject.make(alpha=0.1)), pickle.dumps(method)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise LawBroken(f"it cannot be pickled: {error}") from error
-    where = subject.cls.__module__
-    if where == "__main__":
-        raise NotApplicable("a class of __main__ does not exist in another process")
     fit = contract.rows(N_TRAIN, seed=0) if contract.trains() else None
     calibrate = contract.rows(N_CALIB, seed=1) if contract.calibrates(subject) else None
     jobs = [(contract, fitted, X, None, None), (contract, unfitted, X, fit, calibrate)]
