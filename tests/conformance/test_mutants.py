@@ -5,7 +5,7 @@ import toys
 
 from assay.testing import LAWS, check_method
 
-HONEST = [toys.Interval, toys.Labels, toys.LabelsByClass, toys.ThirdParty]
+HONEST = [toys.Interval, toys.Labels, toys.LabelsByClass, toys.LabelsByGroup, toys.ThirdParty]
 
 MUTANTS = {
     toys.RankTooHigh: "exact-rank",
@@ -30,6 +30,8 @@ MUTANTS = {
     toys.LevelsDoNotNest: "alpha",
     toys.UnseenClassIsNothing: "unseen-groups",
     toys.UnseenClassWithoutWarning: "unseen-groups",
+    toys.UnseenGroupIsNothing: "unseen-groups",
+    toys.GroupsAreForgotten: "unseen-groups",
     toys.DyingStream: "streams",
     toys.HoardingStream: "streams",
     toys.StreamLosesItsPlace: "streams",

@@ -442,6 +442,53 @@ class Labels(Toy):
             )
 
 
+class LabelsByGroup(Labels):
+    """A threshold for each group of rows."""
+
+    def calibrate_proba(self, proba, y, groups=None):
+        super().calibrate_proba(proba, y)
+        self.groups_ = None if groups is None else np.asarray(groups)
+        return self
+
+    def predict_set_proba(self, proba, alpha=None, groups=None):
+        if groups is None:
+            return super().predict_set_proba(proba, alpha)
+        P, all_scores = self._proba(proba), self.scores_
+        out = np.empty(P.shape, bool)
+        for name in np.unique(groups):
+            self.scores_ = all_scores[self.groups_ == name]
+            out[groups == name] = self._of_group(P[groups == name], alpha)
+        self.scores_ = all_scores
+        return out
+
+    def _of_group(self, P, alpha):
+        if not len(self.scores_):
+            warnings.warn(
+                "a group was never calibrated; it gets all labels", InfiniteSetWarning, stacklevel=2
+            )
+            return True
+        return self._sets(P, alpha)
+
+
+class UnseenGroupIsNothing(LabelsByGroup):
+    def _of_group(self, P, alpha):
+        return False if not len(self.scores_) else super()._of_group(P, alpha)
+
+
+class GroupsAreForgotten(LabelsByGroup):
+    """One threshold for all groups."""
+
+    def calibrate_proba(self, proba, y, groups=None):
+        super().calibrate_proba(proba, y, groups)
+        self.all_ = self.scores_
+        return self
+
+    def _of_group(self, P, alpha):
+        if len(self.scores_):
+            self.scores_ = self.all_
+        return super()._of_group(P, alpha)
+
+
 class LabelsByClass(Labels):
     per_class = True
 

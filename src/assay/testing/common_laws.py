@@ -187,6 +187,31 @@ def _one_level(contract: Contract, subject: Subject) -> bool:
     return False
 
 
+@law("unseen-groups")
+def groups_are_apart(contract: Contract, subject: Subject) -> None:
+    """With ``groups`` each group has its own threshold; an unseen one gets everything, with a warning."""
+    both = subject.verb_takes(contract.calibrate, "groups") and subject.verb_takes(contract.predict, "groups")
+    if not both:
+        raise NotApplicable("it takes no groups")
+    (X, y), asked = contract.rows(2 * N_CALIB, seed=1), contract.questions()
+    groups = np.where(np.arange(len(y)) % 2, "odd", "even")
+    method = contract.trained(subject)
+    try:
+        getattr(method, contract.calibrate)(X, y, groups=groups)
+    except ValueError as error:
+        raise NotApplicable(f"it takes no groups: {error}") from error
+    ask = getattr(method, contract.predict)
+    for name in ("odd", "even"):
+        alone = contract.calibrated(subject, X[groups == name], y[groups == name])
+        got = np.asarray(ask(asked, groups=np.full(len(asked), name)))
+        contract.require_same(got, contract.ask(alone, asked), f"group {name} against its rows alone")
+    mixed = np.where(np.arange(len(asked)) % 2, "odd", "new")
+    answer, texts = caught_warnings(lambda: np.asarray(ask(asked, groups=mixed)))
+    unseen = int((~contract.unbounded(answer)[mixed == "new"]).sum())
+    require(unseen == 0, f"{unseen} rows of a group that was never calibrated do not get everything")
+    require(any("group" in text for text in texts), f"an unseen group without a warning; they were {texts}")
+
+
 @law("alpha")
 def every_spelling(contract: Contract, subject: Subject) -> None:
     """Text, fractions, numpy scalars and 0-d arrays mean the decimal that they spell."""
