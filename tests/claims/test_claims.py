@@ -22,7 +22,7 @@ RAW = {
     "statement": "the gap is smaller",
     "where": "Table 1",
     "paper": "0.1 against 0.2",
-    "check": "made_up:steady",
+    "check": "made_up_checks:steady",
     "metric": "gap",
     "method": "ours",
     "versus": "theirs",
@@ -166,14 +166,14 @@ def test_checks_are_run_once_for_all_their_claims(monkeypatch):
 
 
 def test_fewer_seeds_may_be_asked_for(monkeypatch):
-    (row,) = verified(monkeypatch, {**RAW, "check": "made_up:noisy"}, seeds=[0, 1, 5])
+    (row,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:noisy"}, seeds=[0, 1, 5])
     assert row.seeds == 3
     assert set(row.per_seed) == {"0", "1", "5"}
     assert row.verdict == "undecided"
 
 
 def test_a_failed_repetition_is_said(monkeypatch):
-    (row,) = verified(monkeypatch, {**RAW, "check": "made_up:fails_once"})
+    (row,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:fails_once"})
     assert row.verdict == "undecided"
     assert row.reason == "1 trials did not finish; seed 2: RuntimeError: no luck with this one"
     assert row.seeds == 5
@@ -193,7 +193,7 @@ def test_claims_without_their_data_and_long_ones_are_skipped(monkeypatch, tmp_pa
 
 
 def test_a_check_on_data_gets_the_split_of_the_task(monkeypatch):
-    raw = {**RAW, "dataset": "diabetes", "check": "made_up:on_split", "metric": "rows", "seeds": 2}
+    raw = {**RAW, "dataset": "diabetes", "check": "made_up_checks:on_split", "metric": "rows", "seeds": 2}
     (row,) = verified(monkeypatch, raw)
     assert row.verdict == "holds"
     assert row.ours == 442 // 4
