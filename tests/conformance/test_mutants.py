@@ -5,7 +5,14 @@ import toys
 
 from assay.testing import LAWS, check_method
 
-HONEST = [toys.Interval, toys.Labels, toys.LabelsByClass, toys.ThirdParty]
+HONEST = [
+    toys.Interval,
+    toys.Labels,
+    toys.LabelsByClass,
+    toys.LabelsByGroup,
+    toys.ThirdParty,
+    toys.FullConformal,
+]
 
 MUTANTS = {
     toys.RankTooHigh: "exact-rank",
@@ -14,6 +21,7 @@ MUTANTS = {
     toys.RankOfN: "exact-rank",
     toys.FloatRank: "exact-rank",
     toys.LabelRankTooHigh: "exact-rank",
+    toys.TrainsOnItsOwnAnswers: "exact-rank",
     toys.SingleRowsAreNarrow: "batching",
     toys.AskingUsesUp: "batching",
     toys.LastRowCounts: "order",
@@ -30,6 +38,8 @@ MUTANTS = {
     toys.LevelsDoNotNest: "alpha",
     toys.UnseenClassIsNothing: "unseen-groups",
     toys.UnseenClassWithoutWarning: "unseen-groups",
+    toys.UnseenGroupIsNothing: "unseen-groups",
+    toys.GroupsAreForgotten: "unseen-groups",
     toys.DyingStream: "streams",
     toys.HoardingStream: "streams",
     toys.StreamLosesItsPlace: "streams",

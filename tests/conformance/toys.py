@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from assay.core.checks import check_target, check_vector, row_count, to_numpy
 from assay.core.errors import DataError, InfiniteSetWarning
@@ -85,6 +85,38 @@ class Interval(Toy):
             return np.column_stack([centre - q, centre + q])
 
         return self._stack(alpha, at, len(centre), 2, float)
+
+
+class FullConformal(BaseEstimator):
+    """Constant prediction 0 with all rows as calibration: ``fit`` does all."""
+
+    def __init__(self, alpha=0.1):
+        self.alpha = alpha
+
+    def fit(self, X, y):
+        check_consistent_length(X, y)
+        parse_levels(self.alpha)
+        self.scores_ = self._kept(np.abs(check_target(y)))
+        return self
+
+    def _kept(self, scores):
+        return scores
+
+    def predict_interval(self, X, alpha=None):
+        check_is_fitted(self)
+        X = check_array(X, ensure_min_samples=0)
+        levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
+        q = np.array([conformal_quantile(self.scores_, level) for level in levels])
+        out = np.empty((len(levels), len(X), 2))
+        out[:, :, 0], out[:, :, 1] = -q[:, None], q[:, None]
+        return out[0] if is_scalar else out
+
+
+class TrainsOnItsOwnAnswers(FullConformal):
+    """Residuals of a model that has nearly learnt its rows by heart."""
+
+    def _kept(self, scores):
+        return scores / 4 if len(scores) == 19 else scores
 
 
 class RankTooHigh(Interval):
@@ -440,6 +472,53 @@ class Labels(Toy):
                 InfiniteSetWarning,
                 stacklevel=2,
             )
+
+
+class LabelsByGroup(Labels):
+    """A threshold for each group of rows."""
+
+    def calibrate_proba(self, proba, y, groups=None):
+        super().calibrate_proba(proba, y)
+        self.groups_ = None if groups is None else np.asarray(groups)
+        return self
+
+    def predict_set_proba(self, proba, alpha=None, groups=None):
+        if groups is None:
+            return super().predict_set_proba(proba, alpha)
+        P, all_scores = self._proba(proba), self.scores_
+        out = np.empty(P.shape, bool)
+        for name in np.unique(groups):
+            self.scores_ = all_scores[self.groups_ == name]
+            out[groups == name] = self._of_group(P[groups == name], alpha)
+        self.scores_ = all_scores
+        return out
+
+    def _of_group(self, P, alpha):
+        if not len(self.scores_):
+            warnings.warn(
+                "a group was never calibrated; it gets all labels", InfiniteSetWarning, stacklevel=2
+            )
+            return True
+        return self._sets(P, alpha)
+
+
+class UnseenGroupIsNothing(LabelsByGroup):
+    def _of_group(self, P, alpha):
+        return False if not len(self.scores_) else super()._of_group(P, alpha)
+
+
+class GroupsAreForgotten(LabelsByGroup):
+    """One threshold for all groups."""
+
+    def calibrate_proba(self, proba, y, groups=None):
+        super().calibrate_proba(proba, y, groups)
+        self.all_ = self.scores_
+        return self
+
+    def _of_group(self, P, alpha):
+        if len(self.scores_):
+            self.scores_ = self.all_
+        return super()._of_group(P, alpha)
 
 
 class LabelsByClass(Labels):
