@@ -21,7 +21,7 @@ from assay.core.errors import AssayWarning, MethodError, MissingDependency
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 #: extra of pyproject.toml -> the module whose presence shows that it is installed
-EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray", "stats": "statsmodels"}
+EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray"}
 
 
 @dataclass(frozen=True)
