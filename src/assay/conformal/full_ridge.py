@@ -120,9 +120,10 @@ class FullConformalRidge(IntervalRegressor):
         free = np.isinf(own)
         if free.any():
             warnings.warn(
-                f"{int(free.sum())} of {len(free)} rows differ from the training rows where these do not "
-                f"differ among themselves, first at row {int(free.argmax())}: without a penalty the model fits any "
-                "target of theirs, and their intervals are infinite; Ridge with alpha > 0 gives finite ones",
+                f"{int(free.sum())} of {len(free)} rows, first row {int(free.argmax())}, differ from the "
+                "training rows where these do not differ among themselves: without a penalty the model fits "
+                "any target of theirs, and their intervals are infinite; Ridge with alpha > 0 gives finite "
+                "ones",
                 AssayWarning,
                 stacklevel=4,
             )
