@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import FullConformalRidge
-from assay.conformal.full_ridge import _largest_covered
+from assay.conformal.full_conformal import outermost
 from assay.core.errors import AssayWarning, InfiniteSetWarning
 
 
@@ -93,7 +93,7 @@ def test_sweep_equals_counting_at_every_candidate_end():
     r = np.array([0.0, 1, -1, 2, -3, 0.5, 0, 4])
     h = rng.choice([-3.0, -1.0, -0.5, 0, 0.25, 1.0, 2.0], size=(200, 8))
     for need in (1, 2, 5, 8):
-        got = _largest_covered(r, h, need)
+        got = outermost(r, -h, 0.0, 1.0, need)
         for row, u in zip(h, got, strict=True):
 
             def count(v, row=row):

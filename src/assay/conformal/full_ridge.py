@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from assay.conformal.cross_fit import MAX_MEMORY, check_max_memory, row_blocks
+from assay.conformal.full_conformal import outermost
 from assay.conformal.interval_base import IntervalRegressor, training_target
 from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
@@ -172,38 +173,5 @@ class FullConformalRidge(IntervalRegressor):
         out = np.empty(len(weights))
         for rows in row_blocks(len(weights), len(self._residuals) * 160, self.max_memory):
             hat = side * (weights[rows] @ self.leverage_.rows.T)
-            out[rows] = _largest_covered(self._residuals, hat, need)
+            out[rows] = outermost(self._residuals, -hat, 0.0, 1.0, need, self.max_memory)
         return out
-
-
-def _largest_covered(r: FloatArray, h: FloatArray, need: int) -> FloatArray:
-    """Largest u that lies in at least ``need`` of the sets {u : (r - u (h + 1)) (r - u (h - 1)) >= 0}.
-
-    ``r`` is (n,), ``h`` (m, n); the answer (m,), +inf where ``need`` sets are unbounded above.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        one, two = r / (1 + h), r / (h - 1)
-    low, high = np.minimum(one, two), np.maximum(one, two)
-    inside = np.abs(h) < 1
-    # |h| < 1: [low, high]; |h| > 1: two rays, up to low and from high on
-    starts = [np.where(inside, low, -np.inf), np.where(inside, np.inf, high)]
-    ends = [np.where(inside, high, low), np.full_like(h, np.inf)]
-    second = ~inside
-    edge = (np.abs(h) == 1) | ((r == 0) & ~inside)
-    if edge.any():
-        # |h| = 1 has one root: a ray on the side of the sign of -r h; r = 0 leaves the whole line
-        root, flat = np.broadcast_to(r, h.shape) * h / 2, np.broadcast_to(r == 0, h.shape)
-        upward = np.broadcast_to(r, h.shape) * h < 0
-        starts[0] = np.where(edge, np.where(upward & ~flat, root, -np.inf), starts[0])
-        ends[0] = np.where(edge, np.where(upward | flat, np.inf, root), ends[0])
-        second &= ~edge
-    # walking down from +inf: a closed end opens its set before a start at the same place closes one
-    place = np.concatenate([*ends, *starts], axis=1)
-    step = np.concatenate(
-        [np.ones_like(h, dtype=np.int8), second, -np.ones_like(h, dtype=np.int8), -second.astype(np.int8)],
-        axis=1,
-    )
-    order = np.argsort(-place, axis=1, kind="stable")
-    depth = np.cumsum(np.take_along_axis(step, order, axis=1), axis=1, dtype=np.intp)
-    reached = np.argmax(depth >= need, axis=1)
-    return np.take_along_axis(place, np.take_along_axis(order, reached[:, None], axis=1), axis=1)[:, 0]
