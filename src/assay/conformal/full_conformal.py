@@ -169,7 +169,7 @@ def _exact(
     m, n = b.shape
     near = np.maximum(b.max(axis=1), -b.min(axis=1)) < b_star
     low, high = _bounded_sets(*_rows(a, b, a_star, b_star, near))
-    far = [part[~near] for part in (a, b, a_star, b_star)]
+    far_a, far_b, far_a_star, far_b_star = a[~near], b[~near], a_star[~near], b_star[~near]
     out = np.empty((len(levels), m, 2))
     for ends, level in zip(out, levels, strict=True):
         need = lower_rank(n, level)
@@ -180,18 +180,13 @@ def _exact(
         low.partition(need - 1, axis=1)
         high.partition(n - need, axis=1)
         ends[near] = np.column_stack([low[:, need - 1], high[:, n - need]])
-        ends[~near] = np.column_stack(
-            [
-                -outermost(far[0], -far[1], far[2], -far[3], need, max_memory),
-                outermost(*far, need, max_memory),
-            ]
-        )
+        above = outermost(far_a, far_b, far_a_star, far_b_star, need, max_memory)
+        below = outermost(far_a, -far_b, far_a_star, -far_b_star, need, max_memory)
+        ends[~near] = np.column_stack([-below, above])
     return out
 
 
-def _rows(
-    a: FloatArray, b: FloatArray, a_star: FloatArray, b_star: FloatArray, keep: Any
-) -> Coefficients:
+def _rows(a: FloatArray, b: FloatArray, a_star: FloatArray, b_star: FloatArray, keep: Any) -> Coefficients:
     return (a, b, a_star, b_star) if keep.all() else (a[keep], b[keep], a_star[keep], b_star[keep])
 
 

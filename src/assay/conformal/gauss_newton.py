@@ -36,8 +36,8 @@ class GaussNewtonConformal(TangentIntervalRegressor):
     residuals become linear in y, as in ridge regression on the network's Jacobian J. With hat values
     ``h_ab = J_a (J'J + reg I)^-1 J_b'`` and ``u = (y - f(x)) / (1 + h(x, x))`` they are
     ``R_i = r_i - u h(x, i)`` and ``R = u``; y belongs to the set where
-    ``(1 + #{|R_i| >= |R|}) / (n + 1) > alpha``, and the answer is the set's convex hull. Scores other
-    than "standard" scale each residual by its hat value in the refit.
+    ``(1 + #{|R_i| >= |R|}) / (n + 1) > alpha``, and the answer is the set's convex hull. Residuals other
+    than "standard" are scaled by their hat value in the refit.
 
     Coverage is approximate: exact for a model linear in its weights at its optimum, otherwise as good
     as the linearisation. ``refine=True`` is exact for exchangeable rows.
@@ -53,7 +53,8 @@ class GaussNewtonConformal(TangentIntervalRegressor):
         Penalty: for a module in units of y squared, for a network trained here of the standardised
         target. For a module "marglik" maximises the Laplace evidence of its weights and "cv" the
         accuracy of left-out rows of its linearisation; for a NetworkRegressor see there.
-    score : "studentized", "deleted" or "standard", default "studentized" (Tailor et al. 2025)
+    residual : "studentized", "deleted" or "standard", default "studentized" (Tailor et al. 2025)
+        Whose absolute value is the score.
     solver : "exact" or "two_sided", default "exact"
         "two_sided" takes signed residuals at alpha / 2 a side: a little different, and it needs twice
         as many rows for a finite interval.
@@ -90,7 +91,7 @@ class GaussNewtonConformal(TangentIntervalRegressor):
         self,
         module: Any = None,
         reg: float | str = 0.1,
-        score: str = "studentized",
+        residual: str = "studentized",
         solver: str = "exact",
         params: Selection = "all",
         refine: bool = False,
@@ -102,7 +103,7 @@ class GaussNewtonConformal(TangentIntervalRegressor):
     ) -> None:
         self.module = module
         self.reg = reg
-        self.score = score
+        self.residual = residual
         self.solver = solver
         self.params = params
         self.refine = refine
@@ -130,7 +131,7 @@ class GaussNewtonConformal(TangentIntervalRegressor):
         """
         y = training_target(X, y)
         parse_levels(self.alpha)
-        check_choice("score", self.score, SCORES)
+        check_choice("residual", self.residual, SCORES)
         check_choice("solver", self.solver, SOLVERS)
         self._check_arguments()
         trained = self._has_trained_module()
@@ -193,7 +194,7 @@ class GaussNewtonConformal(TangentIntervalRegressor):
         own, cross = self.leverage_.cross(jacobian)
         zero = np.zeros(len(centre))
         coefficients = ridge_residual_coefficients(
-            self.residuals_, zero, own, cross, self.leverage_.own, self.score
+            self.residuals_, zero, own, cross, self.leverage_.own, self.residual
         )
         return centre, coefficients
 

@@ -117,9 +117,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _choose(self, X: FloatArray, y: FloatArray, seed: int) -> float:
         n = len(y)
         if n < _MIN_ROWS_TO_VALIDATE:
-            raise MethodError(
-                f'reg="cv" needs at least {_MIN_ROWS_TO_VALIDATE} rows, got {n}; give a number'
-            )
+            raise MethodError(f'reg="cv" needs at least {_MIN_ROWS_TO_VALIDATE} rows, got {n}; give a number')
         order = np.random.default_rng(derive_seed(seed, "network validation")).permutation(n)
         held = max(2, round(_VALIDATION * n))
         test, train = order[:held], order[held:]
@@ -142,7 +140,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if len(table) == 0:
             return np.empty(0)
         with threadpool_limits(1):
-            return np.asarray(run_torch(self.module_, table).reshape(-1))
+            # a copy: torch takes no read-only arrays
+            return np.asarray(run_torch(self.module_, table.copy()).reshape(-1))
 
 
 def check_reg(reg: Any) -> None:

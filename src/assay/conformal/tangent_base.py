@@ -133,7 +133,7 @@ class TangentIntervalRegressor(IntervalRegressor):
         return self.network_.values(self._rows(X))
 
     def leverage(self, X: Any) -> FloatArray:
-        """(n,) hat values ``h(x, x)``: how far each row lies from the training rows, as the network sees it."""
+        """(n,) hat values ``h(x, x)``: how far each row is from the training rows for the network."""
         self._check_has_model()
         out = np.empty(len(self._rows(X)))
         for rows, _, own in self._own_blocks(X):
