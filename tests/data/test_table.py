@@ -139,6 +139,7 @@ def test_the_users_frame_is_not_touched():
         (frame(), {}, r"which column is the target\? Name one of: y, x, c"),
         (frame(), {"target": "Y"}, r"no target column 'Y'; did you mean 'y'\?"),
         (frame().rename(columns={"y": "price"}), {"target": "prize"}, r"did you mean 'price'"),
+        (frame().rename(columns={"y": "pay-a-year"}), {"target": "pay"}, r"did you mean 'pay-a-year'"),
         (frame(), {"target": "y", "drop": ["q"]}, r"no column to drop 'q'; there are: y, x, c"),
         (frame(), {"target": "y", "drop": "y"}, r"the target 'y' is among the columns to drop"),
         (frame()[["y"]], {"target": "y"}, r"'y' is the only column; at least one feature"),

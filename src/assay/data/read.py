@@ -217,7 +217,9 @@ def _find(column: str, columns: list[str], where: str, what: str) -> None:
     if column in columns:
         return
     lowered = {name.lower(): name for name in columns}
-    near = [lowered[match] for match in difflib.get_close_matches(str(column).lower(), lowered, 1)]
+    asked = str(column).lower()
+    parts = [name for key, name in lowered.items() if len(asked) > 2 and asked in key]
+    near = [lowered[match] for match in difflib.get_close_matches(asked, lowered, 1)] or parts[:1]
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {_listing(columns)}"
     numeric = columns and all(_is_number(name) for name in columns)
     extra = " (the first line holds numbers only: is the header line missing?)" if numeric else ""
