@@ -205,3 +205,16 @@ def test_notices_that_differ_in_numbers_alone_are_one():
     metrics = {"coverage": 0.9, "mean_width": 1.0}
     said = _of("interval", metrics, notices=["AssayWarning: 6 of 10 rows", "AssayWarning: 2 of 10 rows"])
     assert notices(said.statistics) == ["mine (3 trials): 6 of 10 rows"]
+
+
+def test_skipped_methods_are_named_with_their_reason_and_not_as_unfinished():
+    metrics = {"coverage": 0.9, "mean_width": 1.0}
+    methods = ["mine", {"name": "cp2", "skip": "needs: torch"}, {"name": "pcp", "skip": "needs: torch"}]
+    notes = Comparison(info(methods, seeds=(0,)), [result("mine", 0, metrics)]).notes()
+    assert "Skipped: cp2, pcp: needs: torch." in notes
+    assert not any("Not finished" in note for note in notes)
+
+
+def test_one_method_alone_is_asked_what_it_gives():
+    only = _of("interval", {"coverage": 0.9, "mean_width": 1.0})
+    assert repr(only).startswith("Which prediction intervals does mine give for price in housing (2,930 rows")

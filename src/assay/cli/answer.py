@@ -24,7 +24,7 @@ def answer(result: Comparison) -> str:
     parts = [_filled(question(info))]
     if info.why_task:
         parts[0] += "\n" + _filled(f"Task: {info.why_task}")
-    notes = [*info.notes, *_skipped(result), *result.notes(), *notices(result.statistics), *_errors(result)]
+    notes = [*info.notes, *result.notes(), *notices(result.statistics), *_errors(result)]
     parts += [fitted_table(head, rows), "\n".join(_filled(note) for note in notes)]
     parts += [_filled(f"Rule: {result.best().rule}"), _filled(result.verdict())]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -34,14 +34,6 @@ def _filled(sentence: str) -> str:
     return textwrap.fill(
         " ".join(sentence.split()), text.width(), break_long_words=False, break_on_hyphens=False
     )
-
-
-def _skipped(result: Comparison) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for trial in result.results:
-        if trial.status == "skipped" and trial.method not in reasons.setdefault(trial.error, []):
-            reasons[trial.error].append(trial.method)
-    return [f"Skipped: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _errors(result: Comparison) -> list[str]:

@@ -41,10 +41,15 @@ def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
     target = 100 * (1 - float(info.alpha))
+    rows = f"{plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}"
+    if len(info.methods) == 1:
+        return (
+            f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
+            f"and do they cover {target:g} % of new rows?"
+        )
     return (
         f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
-        f"{info.dataset} ({plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}) that "
-        f"still cover {target:g} % of new rows?"
+        f"{info.dataset} ({rows}) that still cover {target:g} % of new rows?"
     )
 
 
@@ -208,7 +213,12 @@ def _empty_sets(summary: Summary) -> list[str]:
 def table_notes(summary: Summary, choice: Choice) -> list[str]:
     """What must be said under the short table, a sentence each."""
     notes = []
-    few = [m for m in summary.methods if m.counts["ok"] < m.trials]
+    skipped: dict[str, list[str]] = {}
+    for spec in summary.info.methods:
+        if spec.get("skip"):
+            skipped.setdefault(str(spec["skip"]), []).append(str(spec["name"]))
+    notes += [f"Skipped: {', '.join(names)}: {reason}." for reason, names in skipped.items()]
+    few = [m for m in summary.methods if m.counts["ok"] + m.counts["skipped"] < m.trials]
     if few:
         notes.append("Not finished: " + "; ".join(f"{m.name}: {m.outcome}" for m in few) + ".")
     if summary.reference is None:
