@@ -86,7 +86,8 @@ def import_object(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}") from error
+        hint = f"; did you mean {module_name[:-3]}:{attribute}?" if module_name.endswith(".py") else ""
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}{hint}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
