@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import MethodError, MissingDependency
+from assay.core.errors import AssayError, MethodError, MissingDependency
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -84,8 +84,13 @@ def import_object(path: str) -> Any:
         raise MethodError(f"{path!r} is not of the form package.module:Class")
     try:
         module = importlib.import_module(module_name)
+    except AssayError:
+        raise
     except ModuleNotFoundError as error:
         raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}") from error
+    except Exception as error:  # the user's own module may raise anything
+        said = f"{type(error).__name__}: {error}"
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {said}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
