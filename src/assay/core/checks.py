@@ -13,12 +13,20 @@ FloatArray = NDArray[np.float64]
 
 
 def to_numpy(values: Any) -> NDArray[Any]:
-    """Array of anything array-like: lists, DataFrames, torch tensors (detached, on the CPU)."""
+    """Array of anything array-like: lists, DataFrames, torch tensors (detached, on the CPU).
+
+    What a masked array masks is NaN.
+    """
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         return np.asarray(values.numpy())
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy())
+    if np.ma.is_masked(values):
+        kind = np.result_type(values.dtype, np.float16) if values.dtype.kind in "biufc" else object
+        array = np.ma.getdata(values).astype(kind)
+        array[np.ma.getmaskarray(values)] = np.nan
+        return array
     return np.asarray(values)
 
 
