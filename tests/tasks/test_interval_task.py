@@ -194,6 +194,10 @@ def test_detail_for_the_pictures(split):
             r"NaN in 1 of 200 rows, first at row 4",
         ),
         (lambda n: np.full((n, 2), "a"), r"values that are not numbers"),
+        (lambda n: np.full((n, 2), "1.5"), r"values that are not numbers"),
+        (lambda n: np.ones((n, 2), dtype=bool), r"values that are not numbers \(dtype bool\)"),
+        (lambda n: np.full((n, 2), 1 + 2j), r"values that are not numbers \(dtype complex128\)"),
+        (lambda n: np.ma.masked_array(np.ones((n, 2)), mask=np.eye(n, 2)), r"NaN in 2 of"),
         (lambda n: None, r"predict_interval returned nothing; 200 rows"),
     ],
 )

@@ -168,7 +168,8 @@ def check_intervals(raw: Any, n: int) -> FloatArray:
     if array.shape != (n, 2):
         raise MethodError(f"predict_interval gave shape {array.shape} for {n} rows; ({n}, 2) is expected")
     try:
-        interval = array.astype(np.float64)
+        # text that could be read as numbers, complex numbers and true or false are mistakes
+        interval = array.astype(np.float64, casting="unsafe" if array.dtype.kind in "fiuO" else "no")
     except (TypeError, ValueError):
         raise MethodError(
             f"predict_interval gave values that are not numbers (dtype {array.dtype})"
