@@ -25,23 +25,19 @@ _MAX_SEARCH_ROWS = 1000
 _MAX_LENGTHS = 64
 
 
-def expected_coverage(
-    n_calib: int | None, n_test: int, alpha: Fraction, level: float = 0.95
-) -> tuple[float, float]:
+def expected_coverage(n_calib: int, n_test: int, alpha: Fraction, level: float = 0.95) -> tuple[float, float]:
     """Range of the test coverage that an exactly valid method shows with probability ``level``.
 
     With n_calib calibration rows the coverage itself is Beta(k, n_calib + 1 - k), k the conformal
-    rank, and the number of covered test rows beta-binomial. ``n_calib=None`` is for methods without
-    a calibration part: binomial with 1 - alpha.
+    rank, and the number of covered test rows beta-binomial. A method without a calibration part learns
+    what to cover from all of its training rows: give their number (nearly exact for full conformal
+    prediction and jackknife+ around stable models; a binomial range would be too narrow).
     """
     tail = (1 - level) / 2
-    if n_calib is None:
-        law = stats.binom(n_test, float(1 - alpha))
-    else:
-        k = conformal_rank(n_calib, alpha)
-        if k > n_calib:
-            return 1.0, 1.0
-        law = stats.betabinom(n_test, k, n_calib + 1 - k)
+    k = conformal_rank(n_calib, alpha)
+    if k > n_calib:
+        return 1.0, 1.0
+    law = stats.betabinom(n_test, k, n_calib + 1 - k)
     return float(law.ppf(tail) / n_test), float(law.ppf(1 - tail) / n_test)
 
 
