@@ -105,6 +105,16 @@ def test_width_groups_part_the_rows(width):
         assert len(set(width)) == 1
 
 
+def test_groups_of_width_do_not_see_where_the_target_lies():
+    rng = np.random.default_rng(0)
+    width, center = rng.exponential(size=500), rng.normal(size=500)
+    interval = np.column_stack([center - width, center + width])
+    here, far = (width_groups(interval + shift) for shift in (0.0, 1e9))
+    assert [len(rows) for rows in here] == [len(rows) for rows in far] == [100] * 5
+    # constant width is still told from one that varies
+    assert width_groups(np.column_stack([center - 0.1, center + 0.1]) + 1e9) == []
+
+
 def test_expected_coverage_is_the_beta_binomial_range():
     # 9 calibration rows at 0.1: the threshold is the largest score, coverage is Beta(9, 1)
     rng = np.random.default_rng(0)

@@ -79,13 +79,13 @@ def width_groups(
 ) -> list[NDArray[np.intp]]:
     """Rows by quintile of width, equal widths together; an empty list where all widths are equal.
 
-    ``width`` are those of the intervals if not given. Widths that differ by rounding only (1e-9 of
+    ``width`` are those of the intervals if not given. Widths that differ by rounding only (1e-13 of
     the largest finite end) count as equal.
     """
     if width is None:
         width = interval_widths(interval)
     finite = interval[np.isfinite(interval)]
-    tolerance = 1e-9 * (np.abs(finite).max() if finite.size else 0.0)
+    tolerance = 1e-13 * (np.abs(finite).max() if finite.size else 0.0)
     order = np.argsort(width, kind="stable")
     ordered = width[order]
     with np.errstate(invalid="ignore"):
