@@ -16,7 +16,7 @@ from assay.core.seeds import derive_seed
 
 BoolArray = NDArray[np.bool_]
 
-#: sizes of label sets that are judged together (upper ends), from Angelopoulos, Bates, Jordan, Malik (2021)
+#: sizes of label sets that are judged together (upper ends), from Angelopoulos, Bates, Malik, Jordan (2021)
 SIZE_STRATA = (1, 3, 6, 10, 100, 1000)
 #: fewer test rows than this: no slab is looked for
 MIN_SLAB_ROWS = 100
@@ -205,7 +205,7 @@ def size_stratified_gap(
 ) -> float:
     """Largest abs(coverage - (1 - alpha)) over strata of set size with ``min_rows`` rows; NaN without any.
 
-    The size-stratified coverage violation of Angelopoulos, Bates, Jordan, Malik (2021).
+    The size-stratified coverage violation of Angelopoulos, Bates, Malik, Jordan (2021).
     """
     gaps = [
         abs(float(covered[rows].mean()) - float(1 - alpha))
