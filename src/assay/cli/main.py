@@ -121,6 +121,10 @@ def _one_line(text: str) -> str:
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.stdout is None:  # closed by the shell: `assay ... >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a console that cannot show a sign gets a question mark, not an error after hours of work

@@ -98,7 +98,7 @@ def _tidy_objects(column: pd.Series[Any], name: str) -> tuple[pd.Series[Any], st
     if what in {"integer", "floating", "mixed-integer-float", "decimal"}:
         return pd.to_numeric(column.astype(object).where(column.notna(), np.nan)), None
     if what in {"datetime64", "datetime", "date"}:
-        return _plain_dates(pd.to_datetime(column)), None
+        return _plain_dates(pd.to_datetime(column, utc=True)), None
     if what == "time":
         seconds = column.map(lambda t: t.hour * 3600 + t.minute * 60 + t.second, na_action="ignore")
         return seconds.astype(np.float64), f"{name}: times of day read as seconds"

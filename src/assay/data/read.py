@@ -30,6 +30,8 @@ _DUPLICATES_MAX_COLUMNS = 1000
 #: a text column in which at least this part of the values is distinct names its rows
 _DISTINCT_SHARE = 0.95
 _MAX_DENSE_CELLS = 200_000_000
+#: features beyond this overflow when they are scaled; tables write it for "no value" (1.8e308)
+_LARGEST = 1e150
 
 
 def as_table(
@@ -147,6 +149,8 @@ def _pair_frame(X: Any, y: Any, target: str | None) -> tuple[pd.DataFrame, str]:
             raise DataError(f"X is not a table: {error}") from error
         if array.ndim == 0:
             raise DataError("X is a single value; give one row a sample")
+        if array.dtype.names is not None:
+            raise DataError("X is an array of records; give a DataFrame: pd.DataFrame(X)")
         flat = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
         frame = pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
     values: Any = y
@@ -178,7 +182,9 @@ def build(
     """A Table from a frame: columns checked and tidied, rows without a target left out."""
     notes = list(notes)
     where = f"{source}: " if source and "memory" not in source else ""
-    frame = frame.rename(columns=str)
+    frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
+    target = None if target is None else str(target)
+    drop = [str(column) for column in drop]
     columns = list(frame.columns)
     duplicated = (
         sorted({column for column in columns if columns.count(column) > 1})
@@ -191,7 +197,7 @@ def build(
         )
     for column in drop:
         _find(column, columns, where, "column to drop")
-    frame = frame.drop(columns=list(drop))
+    frame = frame.drop(columns=drop)
     if target is None:
         raise DataError(f"{where}which column is the target? Name one of: {_listing(list(frame.columns))}")
     if target in drop:
@@ -266,7 +272,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
             empty.append(name)
             continue
         if column.dtype.kind == "f":
-            bad = np.isinf(column.to_numpy())
+            bad = np.abs(column.to_numpy(dtype=np.float64)) > _LARGEST
             if bad.any():
                 infinite.append(f"{name} ({int(bad.sum())})")
                 column = column.mask(bad)
@@ -297,7 +303,9 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
         if advice := spelling_advice(kept.get(name, frame[name])):
             notes.append(f"{name} is read as text ({str(frame[name].dropna().iloc[0])!r}): {advice}")
     if infinite:
-        notes.append(f"infinite values taken as missing in: {_listing(infinite)}")
+        notes.append(
+            f"infinite values and those beyond {_LARGEST:g} taken as missing in: {_listing(infinite)}"
+        )
     if wide:
         notes.append(
             f"text with many distinct values, only the {MAX_CATEGORIES - 1} most frequent ones kept apart: "
