@@ -89,7 +89,7 @@ def test_notices_of_leaks_duplicates_and_infinite_features():
     notes = "\n".join(table.notes)
     assert "an exact copy of the target 'y' is among the features: leak; a leak?" in notes
     assert "5 of 45 rows repeat an earlier row" in notes
-    assert "infinite or beyond 1e+150, taken as missing: z (3)" in notes
+    assert "infinite values and those beyond 1e+150 taken as missing in: z (3)" in notes
     assert table.frame["z"].isna().sum() == 3
 
 
