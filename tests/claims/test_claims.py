@@ -112,6 +112,28 @@ def test_margin_moves_the_border():
     }
 
 
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_no_difference_at_all_is_not_a_better_one(better):
+    same = dict.fromkeys(range(5), 0.25)
+    assert judge(claim(better=better), same, dict(same), 0.5).outcome == "does not hold"
+    assert judge(claim(better=better, margin=-0.01), same, dict(same), 0.5).outcome == "holds"
+    assert judge(claim(better="higher", margin=0.25), same, dict.fromkeys(same, 0.0), 0.5).outcome == "holds"
+
+
+def test_seeds_that_only_one_side_or_nobody_has_leave_it_undecided():
+    ours, versus = dict.fromkeys(range(6), 1.0), dict.fromkeys(range(4), 0.0)
+    for one, other in [(ours, versus), (versus, ours)]:
+        verdict = judge(claim(better="higher"), one, other, 0.0)
+        assert (verdict.outcome, verdict.reason) == ("undecided", "no value on 2 of 6 seeds")
+    verdict = judge(claim(better="higher"), ours, dict.fromkeys(ours, 0.0), 0.0, seeds=range(8))
+    assert (verdict.outcome, verdict.reason) == ("undecided", "no value on 2 of 8 seeds")
+
+
+def test_a_check_that_says_nothing_on_one_seed_is_not_judged_on_the_others(monkeypatch):
+    (row,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:silent_once"})
+    assert (row.verdict, row.reason, row.seeds) == ("undecided", "no value on 1 of 6 seeds", 5)
+
+
 def test_overlapping_splits_are_judged_more_carefully():
     ours = dict(enumerate([0.2, 1.4, 0.9, 0.3, 1.1, 0.6]))
     versus = dict.fromkeys(ours, 0.0)
@@ -131,7 +153,7 @@ def test_overlapping_splits_are_judged_more_carefully():
 )
 def test_gaps_in_the_evidence_leave_it_undecided(ours, failures, reason):
     verdict = judge(
-        claim(better="higher"), dict(enumerate(ours)), dict.fromkeys(range(3), 0.0), 0.0, failures
+        claim(better="higher"), dict(enumerate(ours)), dict.fromkeys(range(len(ours)), 0.0), 0.0, failures
     )
     assert (verdict.outcome, verdict.reason) == ("undecided", reason)
 

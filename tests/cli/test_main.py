@@ -29,7 +29,7 @@ def test_light_commands_import_nothing_heavy(line):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("comparre", "No such command 'comparre'"),
+        ("comparre", "No such command 'comparre'; did you mean compare?"),
         ("compare", "Missing argument 'FILE'"),
         ("compare a.csv --sedes 3", "No such option"),
         ("compare a.csv --seeds 0", "--seeds"),

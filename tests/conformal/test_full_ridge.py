@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import FullConformalRidge
 from assay.conformal.full_ridge import _largest_covered
-from assay.core.errors import InfiniteSetWarning
+from assay.core.errors import AssayWarning, InfiniteSetWarning
 
 
 @parametrize_with_checks([FullConformalRidge(Ridge())])
@@ -114,6 +114,46 @@ def test_all_ways_agree_for_far_rows_and_little_memory():
     np.testing.assert_allclose(small.predict_interval(X_test, [0.05, 0.3]), whole, rtol=1e-10)
     rows = [small.predict_interval(X_test[i : i + 1], [0.05, 0.3]) for i in range(len(X_test))]
     np.testing.assert_allclose(np.concatenate(rows, axis=1), whole, rtol=1e-10)
+
+
+def rows_that_leave_the_training_rows():
+    """(name, X, y, x) where x goes where no training row goes: the own weight is more than the rows tell."""
+    X, y = table(12)
+    constant = np.column_stack([X, np.full(12, 3.0)])
+    twins = np.column_stack([X, X[:, 0]])
+    rng = np.random.default_rng(1)
+    wide = rng.normal(size=(6, 9))
+    return [
+        ("a constant column that changes", constant, y, np.array([0.3, -0.2, 1.0, 5.0])),
+        ("twin columns that part", twins, y, np.array([0.3, -0.2, 1.0, -0.5])),
+        ("fewer rows than columns", wide, wide[:, 0] + rng.normal(size=6), rng.normal(size=9)),
+    ]
+
+
+@pytest.mark.parametrize("case", rows_that_leave_the_training_rows(), ids=lambda case: case[0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("alpha", [0.2, 0.4])
+def test_rows_that_leave_the_training_rows_are_refitted_exactly_too(case, intercept, alpha):
+    _, X, y, x = case
+    model = Ridge(0.5, fit_intercept=intercept)
+    ((lower, upper),) = FullConformalRidge(model).fit(X, y).predict_interval(x[None], alpha)
+    assert np.isfinite([lower, upper]).all()
+    step = 1e-6 * (upper - lower)
+    for inside, outside in [(lower + step, lower - step), (upper - step, upper + step)]:
+        assert p_value(model, X, y, x, inside) > alpha
+        assert p_value(model, X, y, x, outside) <= alpha
+
+
+@pytest.mark.parametrize("case", rows_that_leave_the_training_rows(), ids=lambda case: case[0])
+def test_without_a_penalty_such_rows_are_met_by_every_candidate(case):
+    _, X, y, x = case
+    model = LinearRegression()
+    assert p_value(model, X, y, x, 100.0) == 1
+    method = FullConformalRidge(model).fit(X, y)
+    with pytest.warns(AssayWarning, match="1 of 2 rows, first row 1, differ"):
+        intervals = method.predict_interval(np.stack([X[0], x]), 0.4)
+    assert np.isfinite(intervals[0]).all()
+    assert intervals[1].tolist() == [-np.inf, np.inf]
 
 
 def test_scale_and_shift_of_the_target():

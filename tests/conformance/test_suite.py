@@ -1,6 +1,8 @@
 """The suite itself: what it runs, how it treats exceptions, what it refuses."""
 
+import label_toys
 import pytest
+import stream_toys
 import toys
 from sklearn.linear_model import LinearRegression
 
@@ -47,7 +49,7 @@ def test_class_object_card_and_id_get_the_same_checks():
 
 
 def test_names_are_unique_and_laws_known():
-    for toy in (toys.Interval, toys.Labels, toys.Stream):
+    for toy in (toys.Interval, label_toys.Labels, stream_toys.Stream):
         checks = conformance_checks(toy)
         assert len({check.name for check in checks}) == len(checks)
         assert {check.law for check in checks} <= {*LAWS}
@@ -120,7 +122,7 @@ def test_a_missing_extra_is_one_skipped_test(monkeypatch):
 def test_task_filters_cards():
     cards = [
         Card(**{**CARD, "cls": "toys:Interval"}),
-        Card(**{**CARD, "cls": "toys:Labels", "task": "label-set"}),
+        Card(**{**CARD, "cls": "label_toys:Labels", "task": "label-set"}),
     ]
     mark = parametrize_with_cards("label-set", cards=cards)
     assert {param.values[0].contract.task for param in mark.args[1]} == {"label-set"}

@@ -89,7 +89,7 @@ def test_notices_of_leaks_duplicates_and_infinite_features():
     notes = "\n".join(table.notes)
     assert "an exact copy of the target 'y' is among the features: leak; a leak?" in notes
     assert "5 of 45 rows repeat an earlier row" in notes
-    assert "infinite or beyond 1e+150, taken as missing: z (3)" in notes
+    assert "infinite values and those beyond 1e+150 taken as missing in: z (3)" in notes
     assert table.frame["z"].isna().sum() == 3
 
 
@@ -171,6 +171,7 @@ def test_the_users_frame_is_not_touched():
         (frame(), {}, r"which column is the target\? Name one of: y, x, c"),
         (frame(), {"target": "Y"}, r"no target column 'Y'; did you mean 'y'\?"),
         (frame().rename(columns={"y": "price"}), {"target": "prize"}, r"did you mean 'price'"),
+        (frame().rename(columns={"y": "pay-a-year"}), {"target": "pay"}, r"did you mean 'pay-a-year'"),
         (frame(), {"target": "y", "drop": ["q"]}, r"no column to drop 'q'; there are: y, x, c"),
         (frame(), {"target": "y", "drop": "y"}, r"the target 'y' is among the columns to drop"),
         (frame()[["y"]], {"target": "y"}, r"'y' is the only column; at least one feature"),
@@ -276,3 +277,23 @@ def test_fingerprint_of_text_tells_lists_apart(cells, others):
         for values in (cells, others)
     )
     assert (a == b) == (cells == others)
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        ([f"{1 + i % 28:02d}.{1 + i // 28:02d}.2024" for i in range(200)], "dates are read as YYYY-MM-DD"),
+        ([f"${1000 + i}" for i in range(200)], "remove units and thousands separators"),
+        ([f"1,{i:03d}.50" for i in range(200)], "remove units and thousands separators"),
+        ([f"P{1000 + i}" for i in range(200)], None),
+        ([f"name {i}" for i in range(200)], None),
+    ],
+)
+def test_text_that_spells_dates_or_numbers_is_pointed_out(cells, advice):
+    values = np.arange(200.0)
+    data = pd.DataFrame({"when": cells, "x": values[::-1], "y": values})
+    said = [note for note in as_table(data, "y").notes if "is read as text" in note]
+    assert len(said) == (advice is not None)
+    if advice is not None:
+        assert said[0].startswith(f"when is read as text ({cells[0]!r}): ")
+        assert advice in said[0]

@@ -64,7 +64,8 @@ def verify(
     -------
     Ledger
         One row a claim. ``holds`` if the 95 % interval of the paired gain lies at or above what is
-        claimed, ``does not hold`` if it lies below, else ``undecided``.
+        claimed (above zero where it is only "better"), ``does not hold`` if it lies below, else
+        ``undecided``.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def verify(
         seconds = time.perf_counter() - start
         done = at + question.units
         said = command or f"assay.verify({sorted({c.card for c in question.claims})!r})"
-        judged = tuple(_judged(claim, measured, seconds, said) for claim in question.claims)
+        judged = tuple(_judged(claim, measured, question.seeds, seconds, said) for claim in question.claims)
         rows.update((row.claim, row) for row in judged)
         report(question.claims[0].dataset or str(question.claims[0].check), judged)
     ledger = Ledger(rows[claim.name] for claim in claims)
@@ -127,7 +128,7 @@ def _row(claim: Claim, *, verdict: str, reason: str = "") -> Row:
     )
 
 
-def _judged(claim: Claim, measured: Measured, seconds: float, command: str) -> Row:
+def _judged(claim: Claim, measured: Measured, seeds: Sequence[int], seconds: float, command: str) -> Row:
     if measured.skip:
         return _row(claim, verdict="skipped", reason=measured.skip)
     scale = measured.target_sd if claim.unit == "target sd" else 1.0
@@ -137,7 +138,7 @@ def _judged(claim: Claim, measured: Measured, seconds: float, command: str) -> R
     else:
         versus = {seed: value / scale for seed, value in measured.of(claim.metric, claim.versus).items()}
     failures = sum(measured.failures.get(method, 0) for method in ("", *claim.methods))
-    verdict = judge(claim, ours, versus, measured.ratio, failures)
+    verdict = judge(claim, ours, versus, measured.ratio, failures, seeds)
     reason = "; ".join([verdict.reason, *measured.errors[:1]] if failures else [verdict.reason])
     per_seed = {str(seed): {"ours": ours[seed], "baseline": versus[seed]} for seed in ours if seed in versus}
     base = _row(claim, verdict=verdict.outcome, reason=reason)

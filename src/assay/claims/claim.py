@@ -18,7 +18,7 @@ class Claim:
     """One foretold outcome of one measurement.
 
     The gain is ``method - versus`` where higher is better and ``versus - method`` where lower is;
-    the claim says that it is at least ``margin`` (negative: no worse than by so much).
+    the claim says that it is at least ``margin`` (negative: no worse than by so much; 0: more than 0).
 
     Attributes
     ----------

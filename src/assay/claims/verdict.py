@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,13 +23,19 @@ class Verdict:
 
 
 def judge(
-    claim: Claim, ours: Mapping[int, float], versus: Mapping[int, float], ratio: float, failures: int = 0
+    claim: Claim,
+    ours: Mapping[int, float],
+    versus: Mapping[int, float],
+    ratio: float,
+    failures: int = 0,
+    seeds: Iterable[int] = (),
 ) -> Verdict:
     """Whether the paired gain lies on the side that the claim says.
 
     ``holds`` if the whole 95 % interval of the mean gain is at or above the margin, ``does not hold``
     if the whole of it is below, else ``undecided``; also ``undecided`` where trials failed or values
-    are missing or infinite: an interval over the seeds that went well would flatter.
+    are missing or infinite: an interval over the seeds that went well would flatter. With margin 0
+    the claim is that one is better, so no difference at all on every seed does not hold.
 
     Parameters
     ----------
@@ -38,21 +44,24 @@ def judge(
         n_test / n_train of overlapping splits (Nadeau and Bengio); 0 for independent repetitions.
     failures : int
         Trials that did not finish.
+    seeds
+        All that were asked for; one without a value on either side is missing.
     """
     sign = 1 if claim.better == "higher" else -1
     shared = [seed for seed in ours if seed in versus]
+    every = {*seeds, *ours, *versus}
     gain = estimate({seed: sign * (ours[seed] - versus[seed]) for seed in shared}, ratio)
     if failures:
         return Verdict("undecided", f"{failures} trials did not finish", gain)
     if not shared:
         return Verdict("undecided", f"nothing was measured as {claim.metric}", gain)
-    if gain.undefined:
-        return Verdict("undecided", f"no value on {len(gain.undefined)} of {len(shared)} seeds", gain)
+    if missing := len(every) - len(shared) + len(gain.undefined):
+        return Verdict("undecided", f"no value on {missing} of {len(every)} seeds", gain)
     if gain.low is None or gain.high is None:
         infinite = math.isinf(gain.mean) or gain.infinite
         return Verdict("undecided", "infinite values" if infinite else "too few seeds", gain)
-    if gain.low >= claim.margin:
+    if gain.low > claim.margin or (gain.low == claim.margin and claim.margin != 0):
         return Verdict("holds", "", gain)
-    if gain.high < claim.margin:
+    if gain.high < claim.margin or (gain.high == claim.margin == 0):
         return Verdict("does not hold", "", gain)
     return Verdict("undecided", f"the 95 % interval of the gain holds {claim.margin:g}", gain)

@@ -19,7 +19,6 @@ from assay.core.checks import (
     check_target,
     refuse_infinite,
     refuse_nan,
-    sums_to_finite,
     to_float,
     to_numpy,
 )
@@ -156,6 +155,7 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
         symmetric = self.symmetric
         scores = np.empty(len(y)) if symmetric else np.empty((2, len(y)))
         buffer = np.empty((2, min(BLOCK, len(y))))
+        total = 0.0
         with np.errstate(invalid="ignore"):
             for start in range(0, len(y), BLOCK):
                 rows = slice(start, start + BLOCK)
@@ -167,11 +167,12 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
                 if units is not None:
                     ends /= units
                 if symmetric:
-                    np.maximum(ends[0], ends[1], out=scores[rows])
+                    total += np.maximum(ends[0], ends[1], out=scores[rows]).sum()
                 else:
                     scores[:, rows] = ends
-        # one pass over the scores clears all; only where it does not, each is looked at for the message
-        if not sums_to_finite(scores):
+                    total += ends.sum()
+        # their sum clears all; only where it does not, each is looked at for the message
+        if not np.isfinite(total):
             check_target(y)
             refuse_nan(quantiles, "y_pred")
         self.scores_ = scores if symmetric else scores.T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self
@@ -17,7 +18,7 @@ from assay.conformal.interval_base import IntervalRegressor, training_target
 from assay.conformal.linear_leverage import Leverage, linear_settings
 from assay.conformal.selection import kth_near_sorted
 from assay.core.checks import FloatArray, row_count, to_float, to_numpy
-from assay.core.errors import DataError, MethodError
+from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
 from assay.core.state import all_or_nothing
@@ -35,6 +36,10 @@ class FullConformalRidge(IntervalRegressor):
     answer is its convex hull. With ``u = (y - f(x)) / (1 + h(x, x))`` the residuals are
     ``R_i = r_i - u h(x, i)`` and ``R = u``, so each row's condition
     ``(r_i - u (h + 1)) (r_i - u (h - 1)) >= 0`` is an interval of u or two rays.
+
+    A row that differs from the training rows where these do not differ among themselves (a constant
+    column, more columns than rows) weighs the more in its own refit: its interval is wider, and without
+    a penalty infinite, with a warning.
 
     Parameters
     ----------
@@ -105,11 +110,24 @@ class FullConformalRidge(IntervalRegressor):
         centre = self.predict(X)
         if issparse(X):
             raise DataError("X is sparse; give a dense table")
-        weights = self.leverage_.coordinates(to_float(to_numpy(X), "X"))
+        table = to_float(to_numpy(X), "X")
+        weights = self.leverage_.coordinates(table)
         own = np.einsum("ij,ij->i", weights, weights)
         reach = np.sqrt(own * self.leverage_.own.max()) * (1 + 1e-9) + 1e-12
         near = np.flatnonzero(reach < _SAFE_REACH)
         far = np.flatnonzero(reach >= _SAFE_REACH)
+        own += self.leverage_.outside(table)
+        free = np.isinf(own)
+        if free.any():
+            warnings.warn(
+                f"{int(free.sum())} of {len(free)} rows, first row {int(free.argmax())}, differ from the "
+                "training rows where these do not differ among themselves: without a penalty the model fits "
+                "any target of theirs, and their intervals are infinite; Ridge with alpha > 0 gives finite "
+                "ones",
+                AssayWarning,
+                stacklevel=4,
+            )
+            own[free] = 0.0
         n = len(self._residuals)
         out = np.empty((len(levels), row_count(X), 2))
         for ends, level in zip(out, levels, strict=True):
@@ -123,6 +141,7 @@ class FullConformalRidge(IntervalRegressor):
                 ends[far, column] = side * self._end_far(weights[far], need, side)
             ends *= (1 + own)[:, None]
             ends += centre[:, None]
+            ends[free] = [-np.inf, np.inf]
         return out
 
     def __sklearn_tags__(self) -> Any:

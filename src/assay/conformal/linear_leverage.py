@@ -13,6 +13,8 @@ from assay.core.checks import FloatArray
 
 _EPS = float(np.finfo(np.float64).eps)
 _DIRECT_SOLVERS = {"auto", "svd", "cholesky"}
+# without a penalty a row leaves the space of the training rows if this part of it does; less is rounding
+_OUTSIDE = 1e-10
 
 
 def linear_settings(estimator: Any) -> tuple[float, bool] | None:
@@ -44,6 +46,10 @@ class Leverage:
         keep = sizes > max(X.shape) * _EPS * sizes.max(initial=0.0)
         scale = np.sqrt(sizes[keep] ** 2 + penalty)
         self.basis = right[keep].T / scale
+        self.penalty = penalty
+        #: orthonormal directions in which the training rows differ; None where that is all directions
+        self._inside = right[keep] if keep.sum() < X.shape[1] else None
+        self._size = float(np.sqrt((sizes**2).sum() / n))
         self.rows = left[:, keep] * (sizes[keep] / scale)
         self._constant = 1 / np.sqrt(n)
         if fit_intercept:
@@ -55,3 +61,18 @@ class Leverage:
         """(m, r) coordinates of other rows."""
         inner = (X - self.mean) @ self.basis
         return np.column_stack([inner, np.full(len(X), self._constant)]) if self.fit_intercept else inner
+
+    def outside(self, X: FloatArray) -> FloatArray:
+        """(m,) what a row's own weight ``h(x, x)`` has beyond the squared length of its coordinates.
+
+        That is the share of directions in which no training row differs from the others: squared length
+        over penalty, infinite without a penalty. It has no part in ``h(x, i)``.
+        """
+        if self._inside is None:
+            return np.zeros(len(X))
+        centred = X - self.mean
+        away = np.linalg.norm(centred - (centred @ self._inside.T) @ self._inside, axis=1)
+        if self.penalty > 0:
+            return np.asarray(away**2 / self.penalty)
+        size = np.maximum(np.linalg.norm(centred, axis=1), self._size)
+        return np.where(away > _OUTSIDE * size, np.inf, 0.0)

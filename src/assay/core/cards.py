@@ -9,18 +9,19 @@ import difflib
 import importlib
 import importlib.util
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, MethodError, MissingDependency
+from assay.core.errors import AssayError, AssayWarning, MethodError, MissingDependency
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 #: extra of pyproject.toml -> the module whose presence shows that it is installed
-EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray", "stats": "statsmodels"}
+EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def import_object(path: str) -> Any:
     except AssayError:
         raise
     except ModuleNotFoundError as error:
-        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}") from error
+        hint = f"; did you mean {module_name[:-3]}:{attribute}?" if module_name.endswith(".py") else ""
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}{hint}") from error
     except Exception as error:  # the user's own module may raise anything
         said = f"{type(error).__name__}: {error}"
         raise MethodError(f"cannot import {module_name!r} of {path!r}: {said}") from error
@@ -100,6 +102,13 @@ def import_object(path: str) -> Any:
 
 
 _FIELDS = set(Card.__dataclass_fields__) - {"cls", "path"}
+#: what TOML must give for a key that is not text
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("baselines", "requires", "claims"), list),
+    **dict.fromkeys(("paper", "defaults", "exceptions", "testing"), dict),
+    "max_rows": int,
+    "in_menu": bool,
+}
 
 
 def read_card(path: Path) -> Card:
@@ -107,7 +116,7 @@ def read_card(path: Path) -> Card:
     with path.open("rb") as handle:
         try:
             raw = tomllib.load(handle)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise MethodError(f"{path}: not a valid card: {error}") from error
     cls = raw.pop("class", None)
     unknown = sorted(set(raw) - _FIELDS)
@@ -116,6 +125,10 @@ def read_card(path: Path) -> Card:
         missing.append("class")
     if unknown or missing:
         raise MethodError(f"{path}: unknown keys {unknown}, missing keys {missing}")
+    for key, value in raw.items():
+        kind = _KINDS.get(key, str)
+        if type(value) is not kind:
+            raise MethodError(f"{path}: {key} must be a {kind.__name__}, got {value!r}")
     if raw["role"] not in {"paper", "baseline"}:
         raise MethodError(f"{path}: role must be 'paper' or 'baseline', got {raw['role']!r}")
     unknown_extras = sorted(set(raw.get("requires", ())) - set(EXTRAS))
@@ -127,29 +140,43 @@ def read_card(path: Path) -> Card:
     return Card(cls=cls, path=str(path), **raw)
 
 
-def _third_party_cards() -> list[Path]:
-    """Card files of entry points ``assay.methods``: NAME = "package.module:Class", card beside the module."""
+def _third_party_cards(known: Mapping[str, Card]) -> Iterator[Card]:
+    """Cards of entry points ``assay.methods``: NAME = "package.module:Class", card beside the module.
+
+    Another package's broken card is left out with a warning: it must not take all methods with it.
+    """
     from importlib.metadata import entry_points
 
-    paths = []
+    taken = dict(known)
     for point in entry_points(group="assay.methods"):
-        spec = importlib.util.find_spec(point.module)
-        if spec is None or spec.origin is None:
-            raise MethodError(f"entry point {point.name!r} names {point.module!r}, which is not there")
-        paths.append(Path(spec.origin).with_suffix(".toml"))
-    return paths
+        try:
+            spec = importlib.util.find_spec(point.module)
+            if spec is None or spec.origin is None:
+                raise MethodError(f"module {point.module!r} is not there")
+            card = read_card(Path(spec.origin).with_suffix(".toml"))
+            if card.id in taken:
+                raise MethodError(f"its id {card.id!r} is that of {taken[card.id].path}")
+        except (MethodError, ImportError, OSError) as error:
+            warnings.warn(
+                f"the method {point.name!r} of another package ({point.value}) is left out: {error}",
+                AssayWarning,
+                stacklevel=2,
+            )
+            continue
+        taken[card.id] = card
+        yield card
 
 
 @cache
 def all_cards() -> dict[str, Card]:
     """Every installed card by id, papers first, then by task and id."""
-    paths = [*_PACKAGE.glob("*/*.toml"), *_third_party_cards()]
     cards: dict[str, Card] = {}
-    for path in paths:
+    for path in _PACKAGE.glob("*/*.toml"):
         card = read_card(path)
         if card.id in cards:
             raise MethodError(f"two cards have the id {card.id!r}: {cards[card.id].path} and {path}")
         cards[card.id] = card
+    cards.update({card.id: card for card in _third_party_cards(cards)})
     ordered = sorted(cards.values(), key=lambda card: (card.task, card.role != "paper", card.id))
     return {card.id: card for card in ordered}
 

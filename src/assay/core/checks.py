@@ -15,18 +15,22 @@ FloatArray = NDArray[np.float64]
 def to_numpy(values: Any) -> NDArray[Any]:
     """Array of anything array-like: lists, DataFrames, torch tensors (detached, on the CPU).
 
-    What a masked array masks is NaN.
+    What is marked as missing in a masked array or a nullable column becomes NaN.
     """
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-        return np.asarray(values.numpy())
+        try:
+            return np.asarray(values.numpy())
+        except TypeError:  # bfloat16 and narrower kinds, which numpy does not have
+            return np.asarray(values.float().numpy())
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        if not mask.any():
+            return np.asarray(values.data)
+        holder = np.float64 if values.dtype.kind in "biuf" else object
+        return np.where(mask, np.nan, values.data.astype(holder))
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy())
-    if np.ma.is_masked(values):
-        kind = np.result_type(values.dtype, np.float16) if values.dtype.kind in "biufc" else object
-        array = np.ma.getdata(values).astype(kind)
-        array[np.ma.getmaskarray(values)] = np.nan
-        return array
     return np.asarray(values)
 
 
@@ -68,13 +72,31 @@ def check_vector(values: Any, name: str, *, length: int | None = None) -> FloatA
 
 
 def to_float(array: NDArray[Any], name: str) -> FloatArray:
-    """float64 copy (or the same array); refuses text and complex numbers by name."""
+    """float64 copy (or the same array); refuses text, dates and complex numbers by name.
+
+    None and pandas' NA among objects become NaN.
+    """
     if array.dtype.kind == "c":
         raise DataError(f"{name}: Complex data not supported; give real numbers")
-    try:
+    if array.dtype.kind in "biuf":
         return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} holds values that are not numbers (dtype {array.dtype})") from None
+    if array.dtype.kind == "O":
+        missing = np.vectorize(_is_missing, otypes=[np.bool_])(array) if array.size else array.astype(bool)
+        texts = np.vectorize(_is_text, otypes=[np.bool_])(array) if array.size else missing
+        if not texts.any():
+            try:
+                return np.where(missing, np.nan, array).astype(np.float64)
+            except (TypeError, ValueError):
+                pass
+    raise DataError(f"{name} holds values that are not numbers (dtype {array.dtype})")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | bytes)
 
 
 def refuse_nan(array: NDArray[Any], name: str) -> None:

@@ -7,6 +7,7 @@ k-th smallest, ``k = ceil((1 - alpha) * (n + 1))``; when ``k > n`` it is +inf.
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
@@ -19,6 +20,7 @@ from assay.core.errors import InfiniteSetWarning, MethodError
 # alpha * (n + 1) is computed exactly from the decimal; this guard only forgives
 # levels that are themselves the result of float arithmetic, such as 1 - 0.9.
 _GUARD = Fraction(1, 10**9)
+_MAX_EXPONENT = 400
 
 
 def parse_alpha(alpha: Any) -> Fraction:
@@ -46,7 +48,13 @@ def parse_alpha(alpha: Any) -> Fraction:
         if isinstance(value, Rational):
             level = Fraction(int(value.numerator), int(value.denominator))
         elif isinstance(value, (str, Decimal)):
-            level = Fraction(value)
+            exact: str | Decimal = value
+            if isinstance(value, str) and "/" not in value:
+                exact = Decimal(value.strip())
+            if isinstance(exact, Decimal) and abs(exact.adjusted()) > _MAX_EXPONENT:
+                # an integer with a million digits is no level, and takes minutes to make
+                raise ValueError
+            level = Fraction(exact)
         elif isinstance(value, Real) or hasattr(value, "dtype"):
             # str() of a numpy float32 0.1 is "0.1", the decimal that was typed
             level = Fraction(str(value))
@@ -78,13 +86,15 @@ def conformal_rank(n: int, alpha: Any) -> int:
     ``k = n + 1`` means that n scores are too few: the threshold is +inf.
     """
     level = alpha if isinstance(alpha, Fraction) else parse_alpha(alpha)
-    return n + 1 - lower_rank(n, level)
+    return operator.index(n) + 1 - lower_rank(n, level)
 
 
 def lower_rank(n: int, alpha: Any) -> int:
     """Rank floor(alpha (n + 1)) counted from the small end; 0 means -inf."""
     level = alpha if isinstance(alpha, Fraction) else parse_alpha(alpha)
-    return math.floor(level * (n + 1) + _GUARD)
+    n = operator.index(n)
+    # alpha < 1 never takes all n + 1 ranks, whatever the guard forgives
+    return min(math.floor(level * (n + 1) + _GUARD), n)
 
 
 def smallest_n(alpha: Any) -> int | None:
@@ -92,7 +102,7 @@ def smallest_n(alpha: Any) -> int | None:
     level = alpha if isinstance(alpha, Fraction) else parse_alpha(alpha)
     if level == 0:
         return None
-    return math.ceil((1 - _GUARD) / level) - 1
+    return max(math.ceil((1 - _GUARD) / level) - 1, 1)
 
 
 def warn_infinite(n: int, alpha: Any, what: str = "set", stacklevel: int = 3) -> None:

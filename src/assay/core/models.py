@@ -43,7 +43,7 @@ def run_torch(model: Any, X: Any) -> NDArray[Any]:
     finally:
         for module, training in modes:
             module.training = training
-    return np.asarray(torch.cat(outputs).numpy()) if outputs else np.empty((0,))
+    return to_numpy(torch.cat(outputs)) if outputs else np.empty((0,))
 
 
 def predict_values(model: Any, X: Any, *, columns: int = 1) -> FloatArray:

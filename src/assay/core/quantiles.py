@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from assay.core.checks import check_scores
+from assay.core.checks import check_scores, check_target, refuse_nan, to_float, to_numpy
 from assay.core.errors import DataError
 from assay.core.levels import conformal_rank, lower_rank, parse_alpha, parse_levels, warn_infinite
 
@@ -94,16 +94,23 @@ def weighted_quantile(
     the test weight sitting at +inf.
     """
     v = check_scores(values)
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != v.shape:
-        raise DataError(f"weights have shape {w.shape}, scores {v.shape}; give one weight a score")
-    if not np.all(np.isfinite(w)) or (w < 0).any() or not np.isfinite(test_weight) or test_weight < 0:
-        raise DataError("weights must be finite and not negative")
-    total = w.sum() + test_weight
-    if total <= 0:
+    w = check_target(weights, length=len(v), name="weights")
+    negative = w < 0
+    if negative.any():
+        raise DataError(
+            f"weights are negative in {int(negative.sum())} of {len(w)} rows, first at row "
+            f"{int(negative.argmax())}; a weight says how often a row counts"
+        )
+    if not (np.isfinite(test_weight) and test_weight >= 0):
+        raise DataError(f"test_weight must be a finite number not below 0, got {test_weight!r}")
+    largest = max(float(w.max(initial=0.0)), float(test_weight))
+    if largest == 0:
         raise DataError("the weights add up to zero; at least one must be positive")
     order = np.argsort(v, kind="stable")
-    mass = np.cumsum(w[order]) / total
+    # divided by the largest, the sum of huge weights does not overflow; the total is the same sum as
+    # the last one accumulated, so that all values together have mass one exactly
+    mass = np.cumsum(w[order] / largest)
+    mass /= (mass[-1] if len(mass) else 0.0) + test_weight / largest
     at = int(np.searchsorted(mass, float(level) - _WEIGHT_TOLERANCE))
     return float(v[order[at]]) if at < len(v) else float("inf")
 
@@ -114,9 +121,8 @@ def conformal_pvalue(scores: ArrayLike, test_scores: ArrayLike) -> FloatArray:
     ``scores`` has shape (n,), ``test_scores`` any shape; the answer has the shape of ``test_scores``.
     """
     calibration = np.sort(check_scores(scores))
-    s = np.asarray(test_scores, dtype=np.float64)
-    if np.isnan(s).any():
-        raise DataError(f"{int(np.isnan(s).sum())} of {s.size} test scores are NaN")
+    s = to_float(to_numpy(test_scores), "test_scores")
+    refuse_nan(np.atleast_1d(s), "test_scores")
     n = len(calibration)
     at_least = n - np.searchsorted(calibration, s, side="left")
     return np.asarray((1 + at_least) / (n + 1), dtype=np.float64)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from assay.core.errors import MethodError
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -27,6 +30,10 @@ def seed_of(random_state: Any) -> int:
         return int(random_state)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**32))
+    if not hasattr(random_state, "randint"):
+        raise MethodError(
+            f"random_state must be None, an integer, a numpy Generator or a RandomState, got {random_state!r}"
+        )
     return int(random_state.randint(2**31 - 1))
 
 
@@ -42,7 +49,8 @@ def row_keys(X: NDArray[Any], seed: int, stream: str = "") -> NDArray[np.uint64]
 
     Equal rows have equal keys, whatever the batch; -0.0 counts as 0.0.
     """
-    values = np.ascontiguousarray(np.asarray(X, dtype=np.float64).reshape(len(X), -1)) + 0.0
+    rows = np.asarray(X, dtype=np.float64)
+    values = np.ascontiguousarray(rows.reshape(len(rows), math.prod(rows.shape[1:]))) + 0.0
     bits = values.view(np.uint64)
     with np.errstate(over="ignore"):
         key = np.full(len(bits), derive_seed(seed, stream), dtype=np.uint64)
@@ -64,4 +72,5 @@ def row_uniforms(keys: NDArray[np.uint64], m: int, start: int = 0) -> NDArray[np
     with np.errstate(over="ignore"):
         counter = (np.arange(start + 1, start + m + 1, dtype=np.uint64) * _GOLDEN)[None, :]
         bits = _mix(keys[:, None] + counter)
-    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    # 52 bits: with one more the largest would round to 1
+    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -12,7 +12,15 @@ import pandas as pd
 
 from assay.core.checks import to_numpy
 from assay.core.errors import DataError
-from assay.data.columns import fingerprint, is_constant, is_row_number, kind_of, same_values, tidy
+from assay.data.columns import (
+    fingerprint,
+    is_constant,
+    is_row_number,
+    kind_of,
+    same_values,
+    spelling_advice,
+    tidy,
+)
 from assay.data.files import arrow_frame, read_file
 from assay.data.prepare import MAX_CATEGORIES
 from assay.data.table import Table
@@ -205,7 +213,7 @@ def build(
         raise DataError(f"{where}the target {target!r} is missing in all {len(frame)} rows")
     if missing.any():
         notes.append(
-            f"{int(missing.sum())} of {len(frame)} rows left out: the target {target!r} is missing there"
+            f"{int(missing.sum()):,} of {len(frame):,} rows left out: the target {target!r} is missing there"
         )
         frame = frame[~missing].reset_index(drop=True)
     tidied = _tidy_frame(frame, target, notes, where)
@@ -223,7 +231,9 @@ def _find(column: str, columns: list[str], where: str, what: str) -> None:
     if column in columns:
         return
     lowered = {name.lower(): name for name in columns}
-    near = [lowered[match] for match in difflib.get_close_matches(str(column).lower(), lowered, 1)]
+    asked = str(column).lower()
+    parts = [name for key, name in lowered.items() if len(asked) > 2 and asked in key]
+    near = [lowered[match] for match in difflib.get_close_matches(asked, lowered, 1)] or parts[:1]
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {_listing(columns)}"
     numeric = columns and all(_is_number(name) for name in columns)
     extra = " (the first line holds numbers only: is the header line missing?)" if numeric else ""
@@ -247,6 +257,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
     """All columns tidied; those that say nothing left out, with notes."""
     kept: dict[str, pd.Series[Any]] = {}
     empty, constant, counters, names_of_rows, copies, wide = [], [], [], [], [], []
+    wide_text: list[str] = []
     infinite: list[str] = []
     y, note = tidy(frame[target], target)
     for name in frame.columns:
@@ -274,6 +285,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
                 names_of_rows.append(name)
             else:
                 wide.append(f"{name} ({count})")
+                wide_text.append(name)
                 kept[name] = column
         else:
             kept[name] = column
@@ -287,6 +299,9 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
     ):
         if left_out:
             notes.append(f"left out, {why}: {_listing(left_out)}")
+    for name in [*names_of_rows, *wide_text]:
+        if advice := spelling_advice(kept.get(name, frame[name])):
+            notes.append(f"{name} is read as text ({str(frame[name].dropna().iloc[0])!r}): {advice}")
     if infinite:
         notes.append(f"infinite or beyond {_LARGEST:g}, taken as missing: {_listing(infinite)}")
     if wide:
@@ -305,6 +320,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
         duplicates = int(out.duplicated().sum())
         if duplicates:
             notes.append(
-                f"{duplicates} of {len(out)} rows repeat an earlier row; copies may be in training and test"
+                f"{duplicates:,} of {len(out):,} rows repeat an earlier row; "
+                "copies may be in training and test"
             )
     return out

@@ -223,6 +223,8 @@ def build_method(
     changes = {name: value for name, value in offered.items() if name in own and own[name] is None}
     if "alpha" in own:
         changes["alpha"] = offered["alpha"]
+    elif not own and hasattr(built, "alpha"):
+        built.alpha = offered["alpha"]
     changes |= method.params
     return built.set_params(**changes) if changes else built
 

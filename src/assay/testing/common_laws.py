@@ -76,6 +76,28 @@ def own_calibration_rows(contract: Contract, subject: Subject) -> None:
 
 
 @law("exact-rank")
+def rows_left_out_are_covered(contract: Contract, subject: Subject) -> None:
+    """Where fit does all: of 20 rows, each left out once, at least a share of 1 - 2 alpha lies in its set.
+
+    For full conformal prediction and the jackknife+ that is no chance: it is what their proofs count.
+    """
+    if contract.calibrates(subject):
+        raise NotApplicable("the ranks of its calibration scores are tested exactly")
+    X, y = contract.rank_rows(20)
+    alpha = 0.2
+    inside = 0
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        method = contract.calibrated(subject, X[others], y[others], alpha)
+        inside += int(contract.covers(method, X[i : i + 1], y[i : i + 1])[0])
+    # cross-validation in folds may fall short of 1 - 2 alpha by one row of twenty
+    least = round(len(y) * (1 - 2 * alpha)) - 1
+    require(
+        inside >= least, f"{inside} of {len(y)} rows lie in their set at alpha {alpha}; at least {least} must"
+    )
+
+
+@law("exact-rank")
 def infinite_only_below_the_smallest_n(contract: Contract, subject: Subject) -> None:
     """The smallest n that suffices is finite; one row fewer is infinite, never an error."""
     X, y = contract.rank_rows(19)
@@ -185,6 +207,31 @@ def _one_level(contract: Contract, subject: Subject) -> bool:
             return True
         raise
     return False
+
+
+@law("unseen-groups")
+def groups_are_apart(contract: Contract, subject: Subject) -> None:
+    """With ``groups`` each group has its own threshold; an unseen one gets everything, with a warning."""
+    both = subject.verb_takes(contract.calibrate, "groups") and subject.verb_takes(contract.predict, "groups")
+    if not both:
+        raise NotApplicable("it takes no groups")
+    (X, y), asked = contract.rows(2 * N_CALIB, seed=1), contract.questions()
+    groups = np.where(np.arange(len(y)) % 2, "odd", "even")
+    method = contract.trained(subject)
+    try:
+        getattr(method, contract.calibrate)(X, y, groups=groups)
+    except ValueError as error:
+        raise NotApplicable(f"it takes no groups: {error}") from error
+    ask = getattr(method, contract.predict)
+    for name in ("odd", "even"):
+        alone = contract.calibrated(subject, X[groups == name], y[groups == name])
+        got = np.asarray(ask(asked, groups=np.full(len(asked), name)))
+        contract.require_same(got, contract.ask(alone, asked), f"group {name} against its rows alone")
+    mixed = np.where(np.arange(len(asked)) % 2, "odd", "new")
+    answer, texts = caught_warnings(lambda: np.asarray(ask(asked, groups=mixed)))
+    unseen = int((~contract.unbounded(answer)[mixed == "new"]).sum())
+    require(unseen == 0, f"{unseen} rows of a group that was never calibrated do not get everything")
+    require(any("group" in text for text in texts), f"an unseen group without a warning; they were {texts}")
 
 
 @law("alpha")

@@ -205,6 +205,11 @@ def far_from_zero(contract: Intervals, subject: Subject) -> None:
         got = contract.ask(far, contract.moved(asked, 1e9)) - 1e9
         # a float64 near 1e9 is exact to 1e-7, a float32 to 64
         require_close(got, expected, "moved by 1e9", rtol=1e-5)
+        rough = contract.moved(X, 1e8).astype(np.float32)
+        answer = contract.ask(contract.calibrated(subject, rough, y + 1e8), rough)
+        require(
+            np.isfinite(answer).all(), "float32 predictions of targets around 1e8 give no finite interval"
+        )
         return
     Xt, yt = contract.rows(N_TRAIN, seed=0)
     big = 1e6 * yt + 1e8
