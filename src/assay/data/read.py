@@ -303,9 +303,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
         if advice := spelling_advice(kept.get(name, frame[name])):
             notes.append(f"{name} is read as text ({str(frame[name].dropna().iloc[0])!r}): {advice}")
     if infinite:
-        notes.append(
-            f"infinite values and those beyond {_LARGEST:g} taken as missing in: {_listing(infinite)}"
-        )
+        notes.append(f"infinite or beyond {_LARGEST:g}, taken as missing: {_listing(infinite)}")
     if wide:
         notes.append(
             f"text with many distinct values, only the {MAX_CATEGORIES - 1} most frequent ones kept apart: "
