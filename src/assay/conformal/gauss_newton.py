@@ -19,7 +19,7 @@ from assay.conformal.full_conformal import (
     ridge_residual_coefficients,
 )
 from assay.conformal.interval_base import split_rows, training_target
-from assay.conformal.tangent_base import TangentIntervalRegressor
+from assay.conformal.tangent_base import TangentIntervalRegressor, warn_if_not_converged
 from assay.conformal.tangent_network import Selection
 from assay.core.checks import FloatArray, check_target, row_count
 from assay.core.errors import MethodError
@@ -153,7 +153,7 @@ class GaussNewtonConformal(TangentIntervalRegressor):
                 self._shift = self.leverage_.solve(pull)
                 residuals = residuals - jacobian @ self._shift
             else:
-                self._warn_if_not_converged("set refine=True")
+                warn_if_not_converged(self.gradient_ratio_, self.reg_, "set refine=True")
             self.residuals_ = residuals
         return self
 

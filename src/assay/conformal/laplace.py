@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from assay.conformal.cross_fit import MAX_MEMORY
 from assay.conformal.interval_base import training_target
-from assay.conformal.tangent_base import TangentIntervalRegressor
+from assay.conformal.tangent_base import TangentIntervalRegressor, warn_if_not_converged
 from assay.conformal.tangent_network import Selection
 from assay.core.checks import FloatArray
 from assay.core.levels import parse_levels
@@ -89,7 +89,7 @@ class LinearizedLaplaceRegressor(TangentIntervalRegressor):
         with all_or_nothing(self):
             self._set_network(X, y)
             residuals, _ = self._set_leverage(X, y)
-            self._warn_if_not_converged("use a calibrated method")
+            warn_if_not_converged(self.gradient_ratio_, self.reg_, "use a calibrated method")
             noise = float(np.mean(residuals**2)) if self._evidence is None else self._evidence[1]
             self.noise_ = float(np.sqrt(noise))
         return self

@@ -98,16 +98,6 @@ class TangentIntervalRegressor(IntervalRegressor):
         self.gradient_ratio_ = gradient_ratio(jacobian, residuals, theta, penalty)
         return residuals, jacobian
 
-    def _warn_if_not_converged(self, remedy: str) -> None:
-        if self.gradient_ratio_ > _MOST_GRADIENT:
-            warnings.warn(
-                f"the network is not at a minimum of sum r^2 + reg |theta|^2 with reg {self.reg_:g}: the "
-                f"gradient is {self.gradient_ratio_:.2f} of its data part, more than {_MOST_GRADIENT}; "
-                f"coverage may be off. Train longer, give the reg it was trained with, or {remedy}",
-                AssayWarning,
-                stacklevel=4,
-            )
-
     def _rows(self, X: Any) -> FloatArray:
         if hasattr(self.estimator_, "rows"):
             return np.asarray(self.estimator_.rows(X))
@@ -156,3 +146,15 @@ class TangentIntervalRegressor(IntervalRegressor):
         self_tags = super(IntervalRegressor, self).__sklearn_tags__()
         self_tags.input_tags.sparse = False
         return self_tags
+
+
+def warn_if_not_converged(ratio: float, reg: float, remedy: str) -> None:
+    """Warn, for ``fit``, of a network that is not at a minimum of its penalised loss."""
+    if ratio > _MOST_GRADIENT:
+        warnings.warn(
+            f"the network is not at a minimum of sum r^2 + reg |theta|^2 with reg {reg:g}: the "
+            f"gradient is {ratio:.2f} of its data part, more than {_MOST_GRADIENT}; "
+            f"coverage may be off. Train longer, give the reg it was trained with, or {remedy}",
+            AssayWarning,
+            stacklevel=3,
+        )

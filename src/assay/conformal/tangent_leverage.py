@@ -70,6 +70,18 @@ class TangentLeverage:
         inner = solve_triangular(self._factor, jacobian.T, lower=True, check_finite=False)
         return np.asarray(np.einsum("ij,ij->j", inner, inner))
 
+    def own_blocks(self, jacobian: FloatArray) -> FloatArray:
+        """(m, K, K) hat values between the K outputs of each row, J (m, K, P)."""
+        m, k, p = jacobian.shape
+        flat = jacobian.reshape(m * k, p)
+        if not self.is_primal:
+            kernel = self._rows @ flat.T
+            inner = solve_triangular(self._factor, kernel, lower=True, check_finite=False).reshape(-1, m, k)
+            rest = np.einsum("mkp,mlp->mkl", jacobian, jacobian) - np.einsum("pmk,pml->mkl", inner, inner)
+            return np.asarray(rest / self.reg)
+        inner = solve_triangular(self._factor, flat.T, lower=True, check_finite=False).reshape(p, m, k)
+        return np.asarray(np.einsum("pmk,pml->mkl", inner, inner))
+
     def solve(self, vector: FloatArray) -> FloatArray:
         """``(J'J + reg I)^-1 v`` for v (P,)."""
         if self.is_primal:

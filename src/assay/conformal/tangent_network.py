@@ -37,16 +37,20 @@ class TangentNetwork:
     Parameters
     ----------
     module : torch.nn.Module
-        (n, ...) to (n, 1) or (n,).
+        (n, ...) to (n, 1) or (n,); with ``n_outputs`` K above 1 to (n, K).
     params : "all", "last_layer" or callable, default "all"
         All parameters with ``requires_grad``; those of the module that was registered last among the
         ones that have such; or those for which ``params(name, parameter)`` is true.
     batch_size : int, default 256
         Rows whose Jacobians are computed at once.
+    n_outputs : int, default 1
     """
 
-    def __init__(self, module: Any, params: Selection = "all", batch_size: int = 256) -> None:
+    def __init__(
+        self, module: Any, params: Selection = "all", batch_size: int = 256, n_outputs: int = 1
+    ) -> None:
         self._module = copy.deepcopy(module).double().eval()
+        self.n_outputs = n_outputs
         self.batch_size = int(batch_size)
         if self.batch_size < 1:
             raise MethodError(f"batch_size must be at least 1, got {batch_size!r}")
@@ -63,26 +67,28 @@ class TangentNetwork:
             yield torch.as_tensor(X[start : start + self.batch_size].copy(), device=self._device)
 
     def values(self, X: FloatArray) -> FloatArray:
-        """(n,) outputs."""
+        """(n,) outputs; (n, K) of a module with K above 1."""
         torch = import_torch()
+        k = self.n_outputs
         with threadpool_limits(1), torch.no_grad():
-            parts = [_column(to_numpy(self._module(batch)), len(batch)) for batch in self._batches(X)]
-        return np.concatenate(parts) if parts else np.empty(0)
+            parts = [_outputs(to_numpy(self._module(batch)), len(batch), k) for batch in self._batches(X)]
+        return np.concatenate(parts) if parts else np.empty((0, k) if k > 1 else 0)
 
     def values_and_jacobian(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) outputs and their (n, P) derivatives by the weights that count."""
+        """(n,) outputs and their (n, P) derivatives by the weights that count; (n, K) and (n, K, P)."""
         torch = import_torch()
+        k = self.n_outputs
         weights = {name: value.detach() for name, value in self._module.named_parameters()}
         chosen = {name: weights.pop(name) for name in self.names}
         rest = {**weights, **dict(self._module.named_buffers())}
 
         def output(parameters: Any, row: Any) -> Any:
             value = torch.func.functional_call(self._module, {**parameters, **rest}, (row[None],))
-            return value.reshape(()), value.reshape(())
+            return value.reshape(k), value.reshape(k)
 
-        # one output a row: reverse mode gives its whole Jacobian in one pass
+        # few outputs, many weights: reverse mode takes one pass an output
         rows = torch.func.vmap(torch.func.jacrev(output, has_aux=True), in_dims=(None, 0))
-        values, jacobian = np.empty(len(X)), np.empty((len(X), len(self.theta)))
+        values, jacobian = np.empty((len(X), k)), np.empty((len(X), k, len(self.theta)))
         start = 0
         with threadpool_limits(1):
             for batch in self._batches(X):
@@ -91,11 +97,11 @@ class TangentNetwork:
                 values[rows_here] = to_numpy(out)
                 at = 0
                 for name in self.names:
-                    block = to_numpy(gradients[name]).reshape(len(batch), -1)
-                    jacobian[rows_here, at : at + block.shape[1]] = block
-                    at += block.shape[1]
+                    block = to_numpy(gradients[name]).reshape(len(batch), k, -1)
+                    jacobian[rows_here, :, at : at + block.shape[2]] = block
+                    at += block.shape[2]
                 start += len(batch)
-        return values, jacobian
+        return (values, jacobian) if k > 1 else (values[:, 0], jacobian[:, 0])
 
     def check_rows(self, X: FloatArray) -> None:
         """Refuse a module that gives no single number a row, or whose rows depend on each other."""
@@ -134,12 +140,14 @@ def _selected(module: Any, params: Selection) -> list[str]:
     return names
 
 
-def _column(values: Any, n: int) -> FloatArray:
-    if values.shape not in ((n,), (n, 1)):
+def _outputs(values: Any, n: int, k: int) -> FloatArray:
+    """(n,) or (n, k) float64 outputs, or a MethodError with the shapes."""
+    if values.shape != (n, k) and not (k == 1 and values.shape == (n,)):
         raise MethodError(
-            f"the module gives shape {values.shape} for {n} rows; one number a row is needed, ({n}, 1)"
+            f"the module gives shape {values.shape} for {n} rows; ({n}, {k}) is expected, one column a target"
         )
-    return np.asarray(values, dtype=np.float64).reshape(n)
+    out = np.asarray(values, dtype=np.float64)
+    return out if k > 1 else out.reshape(n)
 
 
 def check_rows_given(X: Any, shape: tuple[int, ...] | None) -> FloatArray:
