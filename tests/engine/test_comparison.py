@@ -189,7 +189,10 @@ def test_the_verdict_claims_no_level_that_was_not_reached():
 def test_empty_sets_are_explained_where_there_are_many():
     metrics = {"coverage": 0.9, "mean_size": 0.92, "share_empty": 0.081}
     (note,) = [n for n in _of("label-set", metrics).notes() if n.startswith("Empty")]
-    assert note.startswith("Empty label sets: mine 8.1 % of the test rows.")
+    assert note.startswith("Empty label sets: mine 8.1 % of the test rows; each is a miss.")
+    assert "below 1, the most probable label alone usually covers more than 90 %" in note
+    (note,) = [n for n in _of("label-set", {**metrics, "mean_size": 1.2}).notes() if n.startswith("Empty")]
+    assert "below 1" not in note
     few = _of("label-set", {**metrics, "share_empty": 0.009}).notes()
     assert not any(n.startswith("Empty") for n in few)
 
