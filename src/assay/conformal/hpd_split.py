@@ -93,8 +93,8 @@ class HPDSplitRegressor(DensitySetRegressor):
             ruled_out = ~np.isfinite(ladder)
             if ruled_out.any():
                 raise DataError(
-                    f"the model's log density is infinite at {int(ruled_out.sum())} of {ruled_out.size} of its "
-                    f"own draws, first at row {rows.start + int(ruled_out.any(axis=1).argmax())}; "
+                    f"the model's log density is infinite at {int(ruled_out.sum())} of {ruled_out.size} of "
+                    f"its own draws, first at row {rows.start + int(ruled_out.any(axis=1).argmax())}; "
                     "sample and log_prob must belong to one density"
                 )
             yield rows, ladder
