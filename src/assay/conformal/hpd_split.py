@@ -58,6 +58,8 @@ class HPDSplitRegressor(DensitySetRegressor):
     dimensions.
     """
 
+    scores_: FloatArray
+
     def __init__(
         self,
         model: Any = None,
@@ -108,7 +110,7 @@ class HPDSplitRegressor(DensitySetRegressor):
 
     def conformity_scores(self) -> FloatArray:
         """(n_calib,) conformal scores S = 1 - H of the calibration rows, the same at every level."""
-        return self.scores_.copy()
+        return np.array(self.scores_)
 
     def _threshold(self, level: Fraction) -> float:
         return float(conformal_quantile(self.scores_, level, what="set", stacklevel=5))
