@@ -30,7 +30,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 
 demo: $(VENV)/.installed ## prediction intervals for prices, label sets for digits; a table and a report each
 	$(ASSAY) compare diamonds --seeds 5 --workers 2
-	$(ASSAY) compare digits --seeds 5 --workers 2
+	$(ASSAY) compare digits --alpha 0.03 --seeds 5 --workers 2
 
 test: $(VENV)/.dev ## the tests
 	.ci/run browser test

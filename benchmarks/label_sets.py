@@ -153,39 +153,25 @@ def agree(ours: NDArray[np.bool_], other: Any) -> str:
     )
 
 
-class Contender:
-    """A function of the inputs, with a first call on small ones that is not measured (imports, first use)."""
-
-    def __init__(self, run: Callable[..., Any], **options: Any) -> None:
-        self.run, self.options = run, options
-
-    def __call__(self, data: Inputs) -> Any:
-        return self.run(data, **self.options)
-
-    def warm_up(self) -> None:
-        """Import and run everything once."""
-        self(inputs(20, 10))
-
-
 def _case(name: str, n: int, k: int, contenders: dict[str, Callable[[Inputs], Any]], repeats: int) -> Case:
     title = f"{name}, {n:,} x {k:,}"
-    return Case(title, partial(inputs, n, k), contenders, repeats=repeats, agree=agree)
+    return Case(title, partial(inputs, n, k), contenders, repeats, agree, tiny=partial(inputs, 20, 10))
 
 
 def _all(name: str, n: int, k: int, repeats: int = 5) -> list[Case]:
     plain: dict[str, Callable[[Inputs], Any]] = {
-        "assay": Contender(assay_sets, name=name),
-        "TorchCP": Contender(torchcp_sets, name=name),
+        "assay": partial(assay_sets, name=name),
+        "TorchCP": partial(torchcp_sets, name=name),
     }
     if name != "raps":
         # MAPIE's RAPS splits off rows to tune its penalty, which is another question
-        plain["MAPIE"] = Contender(mapie_sets, name=name)
-    plain["puncc"] = Contender(puncc_sets, name=name)
+        plain["MAPIE"] = partial(mapie_sets, name=name)
+    plain["puncc"] = partial(puncc_sets, name=name)
     cases = [_case(name.upper(), n, k, plain, repeats)]
     if name != "lac":
         drawn: dict[str, Callable[[Inputs], Any]] = {
-            "assay": Contender(assay_sets, name=name, randomised=True),
-            "TorchCP": Contender(torchcp_sets, name=name, randomised=True),
+            "assay": partial(assay_sets, name=name, randomised=True),
+            "TorchCP": partial(torchcp_sets, name=name, randomised=True),
         }
         cases.append(_case(f"{name.upper()} randomised", n, k, drawn, repeats))
     return cases

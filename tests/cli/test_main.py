@@ -29,7 +29,7 @@ def test_light_commands_import_nothing_heavy(line):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("comparre", "No such command 'comparre'"),
+        ("comparre", "No such command 'comparre'; did you mean compare?"),
         ("compare", "Missing argument 'FILE'"),
         ("compare a.csv --sedes 3", "No such option"),
         ("compare a.csv --seeds 0", "--seeds"),
@@ -39,11 +39,15 @@ def test_light_commands_import_nothing_heavy(line):
         ("runs --store none.db", "there is no store at none.db"),
         ("report abc --store none.db", "there is no store at none.db"),
         ("compare nowhere.csv --target y", "nowhere.csv"),
+        ("compare diamonds --methods :x", "cannot import ''"),
+        ("compare diamonds --methods ../x:Y", "cannot import '../x'"),
+        ("compare diamonds --methods broken_module:Y", "of 'broken_module:Y': ZeroDivisionError: division"),
         ("compare diamonds --report no/folder/out.html", "is not there"),
     ],
 )
 def test_errors_are_one_line_on_stderr_and_status_2(line, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
     assert run(line.split()) == 2
     out, err = capsys.readouterr()
     assert not out
@@ -81,3 +85,9 @@ def test_reader_that_goes_away_is_no_error():
     )
     assert done.returncode == 0
     assert not done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_the_shell_closed_is_no_error(closed):
+    command = f'"{sys.executable}" -m assay datasets {closed}'
+    assert subprocess.run(command, shell=True, capture_output=True, check=False).returncode == 0

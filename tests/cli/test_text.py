@@ -25,3 +25,14 @@ def test_warnings_are_one_line_each_and_counted(capsys):
     assert warnings.showwarning is before
     text.show_warnings(notices)
     assert capsys.readouterr().err.splitlines() == ["warning: too few rows", "warning: something else"]
+
+
+def test_the_list_of_methods_leaves_columns_out_on_a_narrow_terminal(monkeypatch):
+    from click.testing import CliRunner
+
+    from assay.cli.methods import methods
+
+    monkeypatch.setattr(text, "table_width", lambda: 80)
+    lines = CliRunner().invoke(methods, []).output.splitlines()
+    heads = [line.split() for line in lines if line.startswith("id ")]
+    assert heads == [["id", "name", "needs", "paper"]] * 2

@@ -57,6 +57,8 @@ def test_broken_cards_are_refused_with_their_path(tmp_path, text, words):
 def test_imports_that_fail_say_which_part():
     with pytest.raises(MethodError, match=r"cannot import 'nowhere\.at_all'"):
         import_object("nowhere.at_all:Class")
+    with pytest.raises(MethodError, match=r"did you mean nowhere:Class\?"):
+        import_object("nowhere.py:Class")
     with pytest.raises(MethodError, match="has no 'OrderedDcit'; did you mean OrderedDict"):
         import_object("collections:OrderedDcit")
     with pytest.raises(MethodError, match=r"not of the form package\.module:Class"):

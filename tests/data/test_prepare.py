@@ -37,6 +37,15 @@ def test_a_column_constant_in_training_keeps_its_scale():
     assert T[:, 0].tolist() == [0.0, 2.0]
 
 
+def test_text_missing_in_all_training_rows_is_no_matter_for_pandas():
+    train = pd.DataFrame({"t": pd.Series([None] * 6, dtype="str"), "c": pd.Categorical([None] * 6, ["a"])})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, (X, T) = fitted(train, pd.DataFrame({"t": ["a"], "c": pd.Categorical(["a"])}))
+    assert X.shape == (6, 2)
+    assert T.shape == (1, 2)
+
+
 def test_a_column_missing_in_all_training_rows_stays():
     train = pd.DataFrame({"a": [np.nan] * 4, "b": np.arange(4.0)})
     names, (_, T) = fitted(train, pd.DataFrame({"a": [3.0], "b": [1.0]}))

@@ -1,5 +1,6 @@
 """A user's table from frames and arrays, what is left out of it, what is refused, and its fingerprint."""
 
+import datetime as dt
 import subprocess
 import sys
 
@@ -83,13 +84,13 @@ def test_columns_that_say_nothing_are_left_out_with_notes():
 
 
 def test_notices_of_leaks_duplicates_and_infinite_features():
-    data = frame(leak=np.arange(40) / 4, z=[np.inf, -np.inf, *range(38)])
+    data = frame(leak=np.arange(40) / 4, z=[np.inf, -np.inf, 1.7e308, *range(37)])
     table = as_table(pd.concat([data, data.tail(5)]), "y")
     notes = "\n".join(table.notes)
     assert "an exact copy of the target 'y' is among the features: leak; a leak?" in notes
     assert "5 of 45 rows repeat an earlier row" in notes
-    assert "infinite values taken as missing in: z (2)" in notes
-    assert table.frame["z"].isna().sum() == 2
+    assert "infinite values and those beyond 1e+150 taken as missing in: z (3)" in notes
+    assert table.frame["z"].isna().sum() == 3
 
 
 def test_arrays_tensors_lists_and_sparse_rows():
@@ -126,6 +127,37 @@ def test_a_table_is_taken_as_it_is_or_asked_anew():
     assert other.fingerprint != table.fingerprint
 
 
+def test_column_names_of_any_type_are_named_as_they_are():
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=[("a", 1), 7, None])
+    wide.columns = pd.Index([("a", 1), 7, None], tupleize_cols=False)
+    table = as_table(wide, 7, drop=[None])
+    assert (table.target, list(table.X)) == ("7", ["('a', 1)"])
+    levels = pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("d", "")])
+    assert list(as_table(wide.set_axis(levels, axis=1), ("a", "c")).X) == ["('a', 'b')", "('d', '')"]
+
+
+def test_masked_cells_are_missing():
+    rng = np.random.default_rng(0)
+    X = np.ma.masked_greater(rng.integers(0, 9, size=(40, 2)), 7)
+    y = np.ma.masked_greater(rng.normal(size=40), 1.0)
+    table = as_table((X, y))
+    assert len(table) == (~y.mask).sum()
+    kept = X[~y.mask]
+    assert (table.X.isna().to_numpy() == kept.mask).all()
+    assert table.X.max().max() == 7
+    labels = np.ma.masked_array(["a", "b"] * 20, mask=[True] + [False] * 39)
+    assert len(as_table((X, labels))) == 39
+
+
+def test_dates_with_and_without_a_zone_are_one_column():
+    zone = dt.timezone(dt.timedelta(hours=1))
+    when = [dt.datetime(2024, 1, 1, 5), dt.datetime(2024, 1, 1, 6, tzinfo=zone)] * 20
+    found = as_table(frame(when=when, day=[dt.date(2024, 1, 1 + i % 9) for i in range(40)]), "y").frame
+    assert found["day"].dtype.kind == "M"
+    # both are five o'clock: the column is constant, and is left out
+    assert "when" not in found
+
+
 def test_the_users_frame_is_not_touched():
     data = frame(when=["2024-01-01"] * 20 + ["2024-01-02"] * 20)
     before = data.copy(deep=True)
@@ -139,6 +171,7 @@ def test_the_users_frame_is_not_touched():
         (frame(), {}, r"which column is the target\? Name one of: y, x, c"),
         (frame(), {"target": "Y"}, r"no target column 'Y'; did you mean 'y'\?"),
         (frame().rename(columns={"y": "price"}), {"target": "prize"}, r"did you mean 'price'"),
+        (frame().rename(columns={"y": "pay-a-year"}), {"target": "pay"}, r"did you mean 'pay-a-year'"),
         (frame(), {"target": "y", "drop": ["q"]}, r"no column to drop 'q'; there are: y, x, c"),
         (frame(), {"target": "y", "drop": "y"}, r"the target 'y' is among the columns to drop"),
         (frame()[["y"]], {"target": "y"}, r"'y' is the only column; at least one feature"),
@@ -154,6 +187,7 @@ def test_the_users_frame_is_not_touched():
         ((frame(), np.arange(40)), {}, r"X has a column 'y', the name of the target"),
         ((1, 2, 3), {}, r"a tuple of 3 was given; give a pair"),
         (np.zeros((3, 2)), {}, r"an array alone has no target"),
+        ((np.zeros(3, dtype=[("a", float), ("b", int)]), [1, 2, 3]), {}, r"array of records"),
         (None, {}, r"a table cannot be made of NoneType"),
         ("digts", {}, r"digts: no such file, and no built-in set of that name; did you mean digits\?"),
     ],
@@ -243,3 +277,23 @@ def test_fingerprint_of_text_tells_lists_apart(cells, others):
         for values in (cells, others)
     )
     assert (a == b) == (cells == others)
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        ([f"{1 + i % 28:02d}.{1 + i // 28:02d}.2024" for i in range(200)], "dates are read as YYYY-MM-DD"),
+        ([f"${1000 + i}" for i in range(200)], "remove units and thousands separators"),
+        ([f"1,{i:03d}.50" for i in range(200)], "remove units and thousands separators"),
+        ([f"P{1000 + i}" for i in range(200)], None),
+        ([f"name {i}" for i in range(200)], None),
+    ],
+)
+def test_text_that_spells_dates_or_numbers_is_pointed_out(cells, advice):
+    values = np.arange(200.0)
+    data = pd.DataFrame({"when": cells, "x": values[::-1], "y": values})
+    said = [note for note in as_table(data, "y").notes if "is read as text" in note]
+    assert len(said) == (advice is not None)
+    if advice is not None:
+        assert said[0].startswith(f"when is read as text ({cells[0]!r}): ")
+        assert advice in said[0]

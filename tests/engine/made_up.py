@@ -30,7 +30,7 @@ def info(methods, *, task="interval", seeds=(0, 1, 2, 3, 4), alpha="0.1", **chan
         "methods": tuple(specs),
         "model": "sklearn.ensemble:RandomForestRegressor",
         "seeds": tuple(seeds),
-        "limits": {"seconds": 120.0, "memory": None},
+        "limits": {"seconds": 120.0, "memory": 2 * 2**30},
         "command": "assay compare housing.csv --target price --seeds 5",
         "versions": {"assay": "0.1.0", "python": "3.11.7", "numpy": "2.4.0", "scikit-learn": "1.9.0"},
         "started": "2026-07-05T09:12:44+00:00",

@@ -78,6 +78,15 @@ def test_few_seeds_are_judged_by_the_beta_binomial(seeds):
     assert decide({"split": ((bound - 0.005,) * seeds, 1.0)})[1].method is None
 
 
+def test_one_seed_of_a_method_without_a_calibration_part_is_judged_by_its_training_rows():
+    rows = {"n_train": 800, "n_calib": 0, "n_test": 200}
+    bound = reference.betabinom(200, 721, 80).ppf(0.05) / 200
+    _, choice = decide({"cv+": ((bound,), 1.0)}, rows=rows)
+    assert choice.method == "cv+"
+    assert f"{bound:.3f} with 800 training and 200 test rows" in choice.rule
+    assert decide({"cv+": ((bound - 0.005,), 1.0)}, rows=rows)[1].method is None
+
+
 def test_a_method_with_a_failed_trial_does_not_qualify():
     _, choice = decide({"split": (GOOD, 10.0), "cqr": ((0.9, 0.9, "timed out", 0.9, 0.9), 1.0)})
     assert choice.method == "split"

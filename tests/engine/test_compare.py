@@ -183,6 +183,24 @@ def test_a_users_file_in_this_folder_is_found_and_the_path_is_as_before(frame, t
     assert sys.path == before
 
 
+def test_a_plain_object_is_asked_for_the_level_of_the_question(frame):
+    class Plain:
+        def __init__(self, alpha):
+            self.alpha = alpha
+
+        def fit(self, X, y):
+            self.ends = np.quantile(y, [self.alpha / 2, 1 - self.alpha / 2])
+            return self
+
+        def predict_interval(self, X):
+            return np.tile(self.ends, (len(X), 1))
+
+    mine = Plain(alpha=0.8)
+    table = ask(frame, methods=[mine], seeds=5).table()
+    assert table.query("metric == 'coverage'")["value"].mean() > 0.8
+    assert mine.alpha == 0.8
+
+
 SCRIPT = """
     import numpy as np
     import pandas as pd

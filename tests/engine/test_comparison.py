@@ -170,3 +170,54 @@ def test_a_long_list_of_close_methods_is_cut_short():
     seen = Comparison(info([fake.name for fake in fakes]), interval_results(fakes))
     assert "others to be wider." in seen.verdict()
     assert len(seen.verdict()) < 400
+
+
+def _of(task, metrics, seeds=(0, 1, 2), notices=()):
+    from dataclasses import replace
+
+    rows = [replace(result("mine", k, metrics), notices=tuple(notices)) for k in seeds]
+    return Comparison(info(["mine"], task=task, seeds=seeds), rows)
+
+
+def test_the_verdict_claims_no_level_that_was_not_reached():
+    reached = _of("interval", {"coverage": 0.9, "mean_width": 1.0}).verdict()
+    assert "intervals that keep to the level come from mine" in reached
+    short = _of("interval", {"coverage": 0.899, "mean_width": 1.0}).verdict()
+    assert "intervals whose coverage is not shown to fall short come from mine" in short
+
+
+def test_empty_sets_are_explained_where_there_are_many():
+    metrics = {"coverage": 0.9, "mean_size": 0.92, "share_empty": 0.081}
+    (note,) = [n for n in _of("label-set", metrics).notes() if n.startswith("Empty")]
+    assert note.startswith("Empty label sets: mine 8.1 % of the test rows; each is a miss.")
+    assert "below 1, the most probable label alone usually covers more than 90 %" in note
+    (note,) = [n for n in _of("label-set", {**metrics, "mean_size": 1.2}).notes() if n.startswith("Empty")]
+    assert "below 1" not in note
+    few = _of("label-set", {**metrics, "share_empty": 0.009}).notes()
+    assert not any(n.startswith("Empty") for n in few)
+
+
+def test_what_is_undefined_on_every_seed_is_a_dash_and_no_note():
+    metrics = {"coverage": 0.9, "mean_width": 1.0, "width_quintile_gap": math.nan}
+    assert not any("Undefined" in note for note in _of("interval", metrics).notes())
+
+
+def test_notices_that_differ_in_numbers_alone_are_one():
+    from assay.engine.report.text import notices
+
+    metrics = {"coverage": 0.9, "mean_width": 1.0}
+    said = _of("interval", metrics, notices=["AssayWarning: 6 of 10 rows", "AssayWarning: 2 of 10 rows"])
+    assert notices(said.statistics) == ["mine (3 trials): 6 of 10 rows"]
+
+
+def test_skipped_methods_are_named_with_their_reason_and_not_as_unfinished():
+    metrics = {"coverage": 0.9, "mean_width": 1.0}
+    methods = ["mine", {"name": "cp2", "skip": "needs: torch"}, {"name": "pcp", "skip": "needs: torch"}]
+    notes = Comparison(info(methods, seeds=(0,)), [result("mine", 0, metrics)]).notes()
+    assert "Skipped: cp2, pcp: needs: torch." in notes
+    assert not any("Not finished" in note for note in notes)
+
+
+def test_one_method_alone_is_asked_what_it_gives():
+    only = _of("interval", {"coverage": 0.9, "mean_width": 1.0})
+    assert repr(only).startswith("Which prediction intervals does mine give for price in housing (2,930 rows")

@@ -126,3 +126,45 @@ def test_an_idle_worker_that_dies_is_replaced():
         rows += executor.run([next(source)])
         rows += executor.run(source)
     assert [row.status for row in rows] == ["ok"] * 3
+
+
+def test_what_a_trial_changes_in_its_process_reaches_no_other():
+    asked = question("SaysWhatItMeets", "ChangesItsProcess", "Mean", seeds=(0, 1), limits=LIMITS)
+    _, rows = run_question(asked, workers=1)
+    assert [row.status for row in rows] == ["ok"] * 6, rows
+    clean, changed = rows[:2], rows[2:4]
+    for row in changed:
+        notice = row.notices[-1]
+        for trace in ("environment variables", "current folder", "file mode mask", "file descriptors"):
+            assert trace in notice
+        for trace in ("numpy.seterr", "numpy.median", "sklearn.set_config", "signal handlers"):
+            assert trace in notice
+        for trace in ("running threads", "running processes", "resource limits"):
+            assert trace in notice
+    assert clean[0].notices != clean[1].notices, "a process that was changed has been used again"
+    assert rows[4].notices == rows[5].notices == ()
+
+
+def test_a_copy_of_the_worker_reports_nothing():
+    _, rows = run_question(question("Forks", "Mean", seeds=(0, 1), limits=LIMITS), workers=1)
+    assert [row.status for row in rows] == ["ok"] * 4, rows
+
+
+def test_a_process_that_nothing_was_left_in_is_used_again():
+    _, rows = run_question(question("SaysWhatItMeets", seeds=(0, 1), limits=LIMITS), workers=1)
+    assert [row.status for row in rows] == ["ok"] * 2
+    assert rows[0].notices == rows[1].notices
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("in_process", [True, False])
+def test_errors_that_cannot_be_printed_are_rows(tmp_path, in_process):
+    asked = question("CannotBeSaid", "HalfACharacter", seeds=(0,))
+    with Store(tmp_path / "runs.db") as store:
+        info, rows = run_question(asked, workers=1, in_process=in_process, store=store)
+        _, kept = store.run(info.id)
+    assert kept == rows
+    assert [row.status for row in rows] == ["failed", "failed"]
+    assert rows[0].error.startswith("Unspeakable (its text raised SystemExit)\n")
+    assert rows[1].error.startswith("ValueError: no file \\udcff.csv\n")
+    assert rows[1].notices == ("UserWarning: cannot read \\udcff.csv",)

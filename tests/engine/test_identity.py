@@ -1,5 +1,6 @@
 """The identity of a trial changes with everything that its numbers depend on, and with nothing else."""
 
+import functools
 import subprocess
 import sys
 from dataclasses import replace
@@ -87,10 +88,12 @@ def test_a_users_sources_are_followed(tmp_path, monkeypatch):
     files = {
         package / "__init__.py": "",
         package / "method.py": "from . import helper\nfrom .deep.inner import f\nclass M: pass\n",
-        package / "helper.py": "def g():\n    import own_neighbour\n",
+        package
+        / "helper.py": "def g():\n    import own_neighbour\n    importlib.import_module('own_late')\n",
         package / "deep" / "__init__.py": "",
         package / "deep" / "inner.py": "from assay.conformal import SplitConformalRegressor\nf = 1\n",
         tmp_path / "own_neighbour.py": "x = 1\n",
+        tmp_path / "own_late.py": "x = 1\n",
         package / "unrelated.py": "",
     }
     for path, text in files.items():
@@ -158,6 +161,35 @@ def test_classes_made_in_a_function_differ_by_what_they_close_over():
     assert text_of(make(2)) != text_of(make(3))
     assert text_of(make(2)) != text_of(make(2, default=5))
     assert text_of(make(2)()) != text_of(make(3)())
+
+
+def test_wrapped_callables_differ_by_what_they_wrap(tmp_path, monkeypatch):
+    def make(n):
+        def f(x):
+            return x + n
+
+        class Local:
+            cached = functools.cached_property(f)
+
+        return functools.lru_cache(f), functools.partial(f), Local, [n].count
+
+    for one, same, other in zip(make(1), make(1), make(2), strict=True):
+        assert text_of(one) == text_of(same)
+        assert text_of(one) != text_of(other)
+    assert text_of(sum) != text_of(max)
+    (tmp_path / "own_cache.py").write_text("import functools\n@functools.cache\ndef f(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    describer = Describer()
+    describer.text({"f": __import__("own_cache").f})
+    assert "own_cache" in describer.modules
+
+
+def test_tensors_of_any_type_count():
+    torch = pytest.importorskip("torch")
+    assert text_of(torch.ones(2, dtype=torch.bfloat16)) == text_of(torch.ones(2, dtype=torch.bfloat16))
+    assert text_of(torch.ones(2, dtype=torch.bfloat16)) != text_of(torch.zeros(2, dtype=torch.bfloat16))
+    assert text_of(torch.ones(2, 1)) != text_of(torch.ones(1, 2))
+    assert text_of(torch.tensor(1.5)) == text_of(torch.tensor(1.5, requires_grad=True).detach())
 
 
 def test_objects_that_cannot_be_told_apart_are_refused():

@@ -154,6 +154,20 @@ def test_ctrl_c_ends_cleanly_and_the_next_run_goes_on(tmp_path):
     assert "row" not in out
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_is_obeyed_and_leaves_nothing(tmp_path, number):
+    path = tmp_path / "runs.db"
+    driver = Driver(tmp_path, path, 1, 1, "Mean", "Sleeps")
+    driver.wait_for("row")
+    driver.process.send_signal(number)
+    _, err = driver.end(timeout=30)
+    assert driver.process.returncode == -number
+    assert "Traceback" not in err
+    driver.assert_nothing_left()
+    assert kept(path) == 1
+    assert [name for name in os.listdir(tmp_path) if name.startswith("assay-")] == []
+
+
 def test_ctrl_c_at_any_moment_ends_the_driver(tmp_path):
     rng = random.Random(1)
     for i in range(2):

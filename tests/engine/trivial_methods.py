@@ -210,3 +210,67 @@ class LeavesChild(Mean):
         with open(self.note, "w") as handle:
             handle.write(str(child.pid))
         time.sleep(1e6)
+
+
+class ChangesItsProcess(Mean):
+    """Leaves every kind of trace that the next method in the same process would meet."""
+
+    def fit(self, X, y):
+        import resource
+        import subprocess
+        import threading
+
+        import sklearn
+
+        os.environ["MINE"] = "1"
+        os.chdir("/")
+        os.umask(0o777)
+        np.seterr(all="ignore")
+        np.median = np.mean
+        sklearn.set_config(assume_finite=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        subprocess.Popen(["sleep", "1000"])
+        resource.setrlimit(resource.RLIMIT_DATA, (2**34, 2**34))
+        os.close(1)
+        return super().fit(X, y)
+
+
+class SaysWhatItMeets(Mean):
+    """Its metric is the same only in a process that nobody has changed; its notice names the process."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        assert "MINE" not in os.environ
+        assert np.median([1.0, 2.0, 6.0]) == 2.0
+        warnings.warn(f"process {os.getpid()}", UserWarning, stacklevel=1)
+        return self
+
+
+class Forks(Mean):
+    """A copy of the worker comes back from fit as well, later."""
+
+    def fit(self, X, y):
+        if os.fork() == 0:
+            time.sleep(0.2)
+        return super().fit(X, y)
+
+
+class CannotBeSaid(Mean):
+    """Its error is one that cannot be printed."""
+
+    def fit(self, X, y):
+        raise Unspeakable
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise SystemExit(5)
+
+
+class HalfACharacter(Mean):
+    """Its error and its warning hold a lone surrogate, as file names do that are not UTF-8."""
+
+    def fit(self, X, y):
+        warnings.warn("cannot read \udcff.csv", stacklevel=1)
+        raise ValueError("no file \udcff.csv")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from assay.core.levels import conformal_rank
 from assay.tasks import measures
 from assay.tasks.measures import (
     covers,
@@ -104,6 +105,16 @@ def test_width_groups_part_the_rows(width):
         assert len(set(width)) == 1
 
 
+def test_groups_of_width_do_not_see_where_the_target_lies():
+    rng = np.random.default_rng(0)
+    width, center = rng.exponential(size=500), rng.normal(size=500)
+    interval = np.column_stack([center - width, center + width])
+    here, far = (width_groups(interval + shift) for shift in (0.0, 1e9))
+    assert [len(rows) for rows in here] == [len(rows) for rows in far] == [100] * 5
+    # constant width is still told from one that varies
+    assert width_groups(np.column_stack([center - 0.1, center + 0.1]) + 1e9) == []
+
+
 def test_expected_coverage_is_the_beta_binomial_range():
     # 9 calibration rows at 0.1: the threshold is the largest score, coverage is Beta(9, 1)
     rng = np.random.default_rng(0)
@@ -112,10 +123,21 @@ def test_expected_coverage_is_the_beta_binomial_range():
     assert low == pytest.approx(np.quantile(simulated, 0.025), abs=0.021)
     assert high == 1.0
     assert expected_coverage(8, 50, TENTH) == (1.0, 1.0)
-    low, high = expected_coverage(None, 100, TENTH)
-    assert (low, high) == (0.84, 0.95)
     wide, narrow = expected_coverage(100, 1000, TENTH), expected_coverage(10_000, 1000, TENTH)
     assert wide[0] < narrow[0] < 0.9 < narrow[1] < wide[1]
+
+
+def test_expected_coverage_holds_for_methods_that_train_and_calibrate_on_all_rows():
+    """Full conformal prediction around the mean; a binomial range would miss 8 % of the repetitions."""
+    rng = np.random.default_rng(2)
+    n, n_test = 120, 400
+    y, test = rng.normal(size=(1500, n)), rng.normal(size=(1500, n_test))
+    residuals = np.abs(y - y.mean(axis=1, keepdims=True))
+    threshold = np.sort(residuals, axis=1)[:, [conformal_rank(n, TENTH) - 1]]
+    coverage = (np.abs(test - y.mean(axis=1, keepdims=True)) <= threshold).mean(axis=1)
+    low, high = expected_coverage(n, n_test, TENTH)
+    outside = np.mean((coverage < low) | (coverage > high))
+    assert 0.02 < outside < 0.07
 
 
 def test_expected_coverage_holds_for_exact_split_conformal():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from assay.cli import text
-from assay.engine.report.text import question
-from assay.engine.wording import NONE, plural
+from assay.engine.report.text import notices, question
+from assay.engine.wording import NONE
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
@@ -25,7 +24,7 @@ def answer(result: Comparison) -> str:
     parts = [_filled(question(info))]
     if info.why_task:
         parts[0] += "\n" + _filled(f"Task: {info.why_task}")
-    notes = [*info.notes, *_skipped(result), *result.notes(), *_method_notices(result)]
+    notes = [*info.notes, *result.notes(), *notices(result.statistics), *_errors(result)]
     parts += [fitted_table(head, rows), "\n".join(_filled(note) for note in notes)]
     parts += [_filled(f"Rule: {result.best().rule}"), _filled(result.verdict())]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -37,35 +36,12 @@ def _filled(sentence: str) -> str:
     )
 
 
-def _skipped(result: Comparison) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for trial in result.results:
-        if trial.status == "skipped" and trial.method not in reasons.setdefault(trial.error, []):
-            reasons[trial.error].append(trial.method)
-    return [f"Skipped: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-
-
-_NUMBER = re.compile(r"\d[\d.,]*")
-
-
-def _method_notices(result: Comparison) -> list[str]:
-    """What methods warned of, once each, with the number of trials that said it; then the errors.
-
-    Notices that differ in their numbers alone count as one, and the first is shown.
-    """
-    said: dict[tuple[str, str], tuple[str, int]] = {}
-    for trial in result.results:
-        for notice in {_NUMBER.sub("#", line): line for line in reversed(trial.notices)}.items():
-            key = (trial.method, notice[0])
-            first, count = said.get(key, (notice[1], 0))
-            said[key] = (first, count + 1)
-    lines = [
-        f"{method} ({plural(n, 'trial')}): {first.removeprefix('AssayWarning: ')}"
-        for (method, _), (first, n) in said.items()
-    ]
+def _errors(result: Comparison) -> list[str]:
+    """What ended trials, equal errors of a method together."""
     errors: dict[tuple[str, str, str], list[int]] = {}
     for trial in result.failed:
         errors.setdefault((trial.method, trial.status, text.first_line(trial.error)), []).append(trial.seed)
+    lines = []
     for (method, status, error), seeds in errors.items():
         which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         lines.append(f"{method}, {which}: {status}" + (f": {error}" if error else ""))

@@ -22,7 +22,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command()
 @click.argument("data", metavar="FILE")
 @click.option("--target", metavar="COLUMN", help="The column to predict; a built-in set knows its own.")
-@click.option("--alpha", default="0.1", show_default=True, help="Miscoverage: 0.1 asks for 90 % coverage.")
+@click.option(
+    "--alpha",
+    default="0.1",
+    show_default=True,
+    metavar="SHARE",
+    help="The share that may be missed: 0.1 asks for 90 % coverage.",
+)
 @click.option(
     "--methods",
     callback=names,

@@ -6,6 +6,7 @@ data cannot be used, 3 an error inside assay, 130 interrupted.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import os
@@ -29,6 +30,15 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of a first visit."""
         return list(_COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or an error that names the nearest one."""
+        near = difflib.get_close_matches(args[0], _COMMANDS, 1)
+        if near and args[0] not in _COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
@@ -111,6 +121,10 @@ def _one_line(text: str) -> str:
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.stdout is None:  # closed by the shell: `assay ... >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a console that cannot show a sign gets a question mark, not an error after hours of work

@@ -9,6 +9,9 @@ import click
 from assay.cli import text
 from assay.core.cards import Card, all_cards, get_card
 
+#: columns of a terminal from which the list of methods is shown in full
+_WIDE = 110
+
 
 @click.command()
 @click.argument("method", required=False, metavar="[ID]")
@@ -36,8 +39,17 @@ def methods(method: str | None, task: str | None) -> None:
 
 
 def _task_block(task: str, cards: list[Card]) -> str:
-    rows = [(card.id, card.name, card.role, card.family, needs(card), source(card)) for card in cards]
-    return f"{task}\n" + text.table(rows, ("id", "name", "role", "family", "needs", "paper"))
+    columns = {
+        "id": [card.id for card in cards],
+        "name": [card.name for card in cards],
+        "role": [card.role for card in cards],
+        "family": [card.family for card in cards],
+        "needs": [needs(card) for card in cards],
+        "paper": [source(card) for card in cards],
+    }
+    if (text.table_width() or _WIDE) < _WIDE:  # the card of a method says these
+        del columns["role"], columns["family"]
+    return f"{task}\n" + text.table(list(zip(*columns.values(), strict=True)), list(columns))
 
 
 def needs(card: Card) -> str:

@@ -9,6 +9,8 @@ import click
 from assay.cli import text
 from assay.cli.options import existing_store, store_option
 
+_MAX_NAME = 24
+
 
 @click.command()
 @store_option
@@ -17,7 +19,7 @@ def runs(store: Path | None) -> None:
     path = existing_store(store)
 
     from assay.engine.store import Store
-    from assay.engine.wording import duration, plural
+    from assay.engine.wording import duration, plural, shorten
 
     with Store(path) as store_of_runs:
         kept = store_of_runs.runs()[::-1]
@@ -28,8 +30,8 @@ def runs(store: Path | None) -> None:
         (
             info.id,
             info.started[:16].replace("T", " "),
-            info.dataset,
-            info.target,
+            shorten(info.dataset, _MAX_NAME),
+            shorten(info.target, _MAX_NAME),
             info.task,
             info.alpha,
             str(len(info.methods)),

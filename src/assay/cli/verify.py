@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.claims.api import ClaimEvent
 
 
-@click.command()
+@click.command(short_help="Run again what papers claim, beside baselines.")
 @click.argument("methods", nargs=-1, metavar="[ID]...")
 @click.option("--record", is_flag=True, help="Put what comes out into the ledger, whichever way it came out.")
 @click.option(

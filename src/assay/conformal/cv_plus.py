@@ -33,7 +33,8 @@ class CrossValidationPlusRegressor(CrossIntervalRegressor):
         splitter that leaves every row out once.
     method : {"plus", "base", "minmax"}, default "plus"
         "base" puts the quantile of R around the model of all rows (cross-conformal in the naive
-        form, no guarantee); "minmax" around the outermost of the K models (covers 1 - alpha, wider).
+        form, no guarantee); "minmax" around the outermost of the K models (wider; covers 1 - alpha,
+        less (1 - alpha)(m - 1) / (n + m) with folds of m rows).
     max_memory : int, default 256 MiB
         Bound in bytes of the working set of a prediction; it does not change the answer.
     random_state : int or None, default None

@@ -237,7 +237,8 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """(n, 2) smallest interval around each row's set, (L, n, 2) for a sequence of levels.
 
         The set itself (``predict_set``) may be several intervals: it covers as promised and is
-        no longer than this hull, which covers at least as often. One output only.
+        no longer than this hull, which covers at least as often (of a density level set: but for
+        pieces too thin to be found, see ``LevelSet.intervals``). One output only.
         """
         check_is_fitted(self)
         levels, is_scalar = parse_levels(self._default_alpha() if alpha is None else alpha)

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayWarning, MethodError, MissingDependency
+from assay.core.errors import AssayError, AssayWarning, MethodError, MissingDependency
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -85,8 +85,14 @@ def import_object(path: str) -> Any:
         raise MethodError(f"{path!r} is not of the form package.module:Class")
     try:
         module = importlib.import_module(module_name)
+    except AssayError:
+        raise
     except ModuleNotFoundError as error:
-        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}") from error
+        hint = f"; did you mean {module_name[:-3]}:{attribute}?" if module_name.endswith(".py") else ""
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {error}{hint}") from error
+    except Exception as error:  # the user's own module may raise anything
+        said = f"{type(error).__name__}: {error}"
+        raise MethodError(f"cannot import {module_name!r} of {path!r}: {said}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:

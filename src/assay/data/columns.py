@@ -11,6 +11,11 @@ import pandas as pd
 from assay.core.errors import DataError
 
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+#: spellings that are left as text, and what would make them dates or numbers
+_SPELLINGS = {
+    r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([ T].*)?": "dates are read as YYYY-MM-DD",
+    r"\W{0,3}\d[\d.,' ]*\W{0,3}": "to use it as a number, remove units and thousands separators",
+}
 #: names under which tables carry row numbers
 _ID_NAMES = {"id", "index", "idx", "row", "row id", "row number", "rownames", "unnamed: 0", "column 1", "no"}
 
@@ -93,7 +98,7 @@ def _tidy_objects(column: pd.Series[Any], name: str) -> tuple[pd.Series[Any], st
     if what in {"integer", "floating", "mixed-integer-float", "decimal"}:
         return pd.to_numeric(column.astype(object).where(column.notna(), np.nan)), None
     if what in {"datetime64", "datetime", "date"}:
-        return _plain_dates(pd.to_datetime(column)), None
+        return _plain_dates(pd.to_datetime(column, utc=True)), None
     if what == "time":
         seconds = column.map(lambda t: t.hour * 3600 + t.minute * 60 + t.second, na_action="ignore")
         return seconds.astype(np.float64), f"{name}: times of day read as seconds"
@@ -115,6 +120,18 @@ def _tidy_text(column: pd.Series[Any], present: pd.Series[Any]) -> pd.Series[Any
         if int(dates.notna().sum()) == len(present):
             return _plain_dates(dates)
     return column
+
+
+def spelling_advice(column: pd.Series[Any]) -> str | None:
+    """What would make dates or numbers of a text column that spells them in a way that is not read.
+
+    The first thousand values decide; None if they are something else.
+    """
+    present = column.dropna().iloc[:1000].astype(object).map(str)
+    for pattern, advice in _SPELLINGS.items():
+        if len(present) and present.str.fullmatch(pattern).all():
+            return advice
+    return None
 
 
 def is_row_number(column: pd.Series[Any], name: str) -> bool:

@@ -136,7 +136,7 @@ def _decode(raw: bytes, path: Path) -> str:
         lines = sum(1 for piece in raw.split(b"\n") if _is_broken(piece, encoding))
         raise DataError(
             f"{path}: line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}; {lines} such line(s)); save "
-            "the file as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8"
+            f"the file as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8 {path} > utf8.csv"
         ) from error
 
 

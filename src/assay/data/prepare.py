@@ -104,7 +104,7 @@ def _to_float(X: Any) -> NDArray[np.float64]:
 
 def _to_text(X: pd.DataFrame) -> NDArray[Any]:
     return np.column_stack(
-        [X[name].astype(object).map(str, na_action="ignore").fillna(_MISSING).to_numpy(object) for name in X]
+        [X[name].astype(object).where(X[name].notna(), _MISSING).map(str).to_numpy(object) for name in X]
     )
 
 

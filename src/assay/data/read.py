@@ -12,7 +12,15 @@ import pandas as pd
 
 from assay.core.checks import to_numpy
 from assay.core.errors import DataError
-from assay.data.columns import fingerprint, is_constant, is_row_number, kind_of, same_values, tidy
+from assay.data.columns import (
+    fingerprint,
+    is_constant,
+    is_row_number,
+    kind_of,
+    same_values,
+    spelling_advice,
+    tidy,
+)
 from assay.data.files import arrow_frame, read_file
 from assay.data.prepare import MAX_CATEGORIES
 from assay.data.table import Table
@@ -22,6 +30,8 @@ _DUPLICATES_MAX_COLUMNS = 1000
 #: a text column in which at least this part of the values is distinct names its rows
 _DISTINCT_SHARE = 0.95
 _MAX_DENSE_CELLS = 200_000_000
+#: features beyond this overflow when they are scaled; tables write it for "no value" (1.8e308)
+_LARGEST = 1e150
 
 
 def as_table(
@@ -139,6 +149,8 @@ def _pair_frame(X: Any, y: Any, target: str | None) -> tuple[pd.DataFrame, str]:
             raise DataError(f"X is not a table: {error}") from error
         if array.ndim == 0:
             raise DataError("X is a single value; give one row a sample")
+        if array.dtype.names is not None:
+            raise DataError("X is an array of records; give a DataFrame: pd.DataFrame(X)")
         flat = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
         frame = pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
     values: Any = y
@@ -170,7 +182,9 @@ def build(
     """A Table from a frame: columns checked and tidied, rows without a target left out."""
     notes = list(notes)
     where = f"{source}: " if source and "memory" not in source else ""
-    frame = frame.rename(columns=str)
+    frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
+    target = None if target is None else str(target)
+    drop = [str(column) for column in drop]
     columns = list(frame.columns)
     duplicated = (
         sorted({column for column in columns if columns.count(column) > 1})
@@ -183,7 +197,7 @@ def build(
         )
     for column in drop:
         _find(column, columns, where, "column to drop")
-    frame = frame.drop(columns=list(drop))
+    frame = frame.drop(columns=drop)
     if target is None:
         raise DataError(f"{where}which column is the target? Name one of: {_listing(list(frame.columns))}")
     if target in drop:
@@ -199,7 +213,7 @@ def build(
         raise DataError(f"{where}the target {target!r} is missing in all {len(frame)} rows")
     if missing.any():
         notes.append(
-            f"{int(missing.sum())} of {len(frame)} rows left out: the target {target!r} is missing there"
+            f"{int(missing.sum()):,} of {len(frame):,} rows left out: the target {target!r} is missing there"
         )
         frame = frame[~missing].reset_index(drop=True)
     tidied = _tidy_frame(frame, target, notes, where)
@@ -217,7 +231,9 @@ def _find(column: str, columns: list[str], where: str, what: str) -> None:
     if column in columns:
         return
     lowered = {name.lower(): name for name in columns}
-    near = [lowered[match] for match in difflib.get_close_matches(str(column).lower(), lowered, 1)]
+    asked = str(column).lower()
+    parts = [name for key, name in lowered.items() if len(asked) > 2 and asked in key]
+    near = [lowered[match] for match in difflib.get_close_matches(asked, lowered, 1)] or parts[:1]
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {_listing(columns)}"
     numeric = columns and all(_is_number(name) for name in columns)
     extra = " (the first line holds numbers only: is the header line missing?)" if numeric else ""
@@ -241,6 +257,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
     """All columns tidied; those that say nothing left out, with notes."""
     kept: dict[str, pd.Series[Any]] = {}
     empty, constant, counters, names_of_rows, copies, wide = [], [], [], [], [], []
+    wide_text: list[str] = []
     infinite: list[str] = []
     y, note = tidy(frame[target], target)
     for name in frame.columns:
@@ -255,7 +272,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
             empty.append(name)
             continue
         if column.dtype.kind == "f":
-            bad = np.isinf(column.to_numpy())
+            bad = np.abs(column.to_numpy(dtype=np.float64)) > _LARGEST
             if bad.any():
                 infinite.append(f"{name} ({int(bad.sum())})")
                 column = column.mask(bad)
@@ -268,6 +285,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
                 names_of_rows.append(name)
             else:
                 wide.append(f"{name} ({count})")
+                wide_text.append(name)
                 kept[name] = column
         else:
             kept[name] = column
@@ -281,8 +299,11 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
     ):
         if left_out:
             notes.append(f"left out, {why}: {_listing(left_out)}")
+    for name in [*names_of_rows, *wide_text]:
+        if advice := spelling_advice(kept.get(name, frame[name])):
+            notes.append(f"{name} is read as text ({str(frame[name].dropna().iloc[0])!r}): {advice}")
     if infinite:
-        notes.append(f"infinite values taken as missing in: {_listing(infinite)}")
+        notes.append(f"infinite or beyond {_LARGEST:g}, taken as missing: {_listing(infinite)}")
     if wide:
         notes.append(
             f"text with many distinct values, only the {MAX_CATEGORIES - 1} most frequent ones kept apart: "
@@ -299,6 +320,7 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
         duplicates = int(out.duplicated().sum())
         if duplicates:
             notes.append(
-                f"{duplicates} of {len(out)} rows repeat an earlier row; copies may be in training and test"
+                f"{duplicates:,} of {len(out):,} rows repeat an earlier row; "
+                "copies may be in training and test"
             )
     return out

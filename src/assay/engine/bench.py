@@ -223,6 +223,8 @@ def build_method(
     changes = {name: value for name, value in offered.items() if name in own and own[name] is None}
     if "alpha" in own:
         changes["alpha"] = offered["alpha"]
+    elif not own and hasattr(built, "alpha"):
+        built.alpha = offered["alpha"]
     changes |= method.params
     return built.set_params(**changes) if changes else built
 
@@ -271,7 +273,7 @@ def _recorded_warnings(notices: list[str], *, every: bool) -> Iterator[None]:
             yield
         finally:
             for warning in caught:
-                text = f"{warning.category.__name__}: {warning.message}"
+                text = _said(warning.message)
                 if text not in notices and len(notices) < _NOTICES_KEPT:
                     notices.append(text)
 
@@ -307,7 +309,7 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         if isinstance(link, OSError) and link.errno == errno.ENOMEM:
             return True
-        if isinstance(link, (RuntimeError, ImportError)) and mentions_memory(str(link)):
+        if isinstance(link, (RuntimeError, ImportError)) and mentions_memory(_said(link)):
             return True
         link = link.__cause__ or link.__context__
     return False
@@ -318,12 +320,27 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         text = f"SystemExit: the method ended the program with status {error.code!r}"
     else:
-        text = f"{type(error).__name__}: {error}".rstrip(": \n")
+        text = _said(error)
     frames = traceback.extract_tb(error.__traceback__)
     here = Path(__file__)
     shown = [frame for frame in frames if Path(frame.filename) != here][-_FRAMES_SHOWN:]
     lines = [f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in shown]
-    return "\n".join([text[:_ERROR_LENGTH], *lines])
+    return _encodable("\n".join([text[:_ERROR_LENGTH], *lines]))
+
+
+def _said(error: BaseException | str) -> str:
+    """Type and message of an error or a warning, whatever the code does that makes its text."""
+    name = type(error).__name__
+    try:
+        text = f"{name}: {error}"
+    except BaseException as second:
+        text = f"{name} (its text raised {type(second).__name__})"
+    return _encodable(text.rstrip(": \n"))
+
+
+def _encodable(text: str) -> str:
+    """The text with lone surrogates written out: no file and no database takes them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def plain(value: Any) -> Any:

@@ -56,7 +56,8 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
     so that nearly equal values on every seed do not make a tiny shortfall significant.
 
     One or two seeds: the mean lies under the 5 % quantile of the coverage of an exactly valid
-    method on a single split (beta-binomial in the calibration and test rows).
+    method on a single split (beta-binomial in the calibration and test rows; in the training rows where
+    a method has no calibration part).
     """
     found = summary.method(method)
     name = summary.task.coverage_metric
@@ -65,7 +66,7 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
         return False, "the trials do not say how many rows they used, so coverage is not tested"
     J = len(coverage.seeds)
     if J < MIN_SEEDS_FOR_T:
-        bound = valid_coverage_quantile(summary.info.alpha, rows.calib, rows.test, SIGNIFICANCE)
+        bound = valid_coverage_quantile(summary.info.alpha, rows.deciding, rows.test, SIGNIFICANCE)
         low = coverage.mean < bound
         return low, f"{'under' if low else 'not under'} {bound:.3f}"
     ok = summary.ok(method)
@@ -143,8 +144,9 @@ def rule(summary: Summary) -> str:
     else:
         test = "mean coverage under the 5 % quantile of an exactly valid method on one split"
         for rows in every:
-            bound = valid_coverage_quantile(summary.info.alpha, rows.calib, rows.test, SIGNIFICANCE)
-            test += f", {bound:.3f} with {rows.calib} calibration and {rows.test} test rows"
+            bound = valid_coverage_quantile(summary.info.alpha, rows.deciding, rows.test, SIGNIFICANCE)
+            of = "calibration" if rows.calib else "training"
+            test += f", {bound:.3f} with {rows.deciding} {of} and {rows.test} test rows"
     text = (
         f"The smallest {summary.label(summary.task.size_metric)} among the methods of which no trial failed, "
         f"whose size is finite on every seed and whose coverage is not significantly below "

@@ -76,6 +76,8 @@ class Describer:
             return f"{kind}:{self._mapping(value)}"
         if isinstance(value, (classmethod, staticmethod)):
             return f"{kind}:{self.text(value.__func__)}"
+        if isinstance(value, functools.cached_property):
+            return f"{kind}:{self.text(value.func)}"
         if isinstance(value, property):
             return f"{kind}:{self._all([value.fget, value.fset, value.fdel])}"
         if isinstance(value, types.MethodType):
@@ -89,7 +91,7 @@ class Describer:
         if isinstance(value, types.FunctionType):
             return self._reference(value) or self._function(value)
         if hasattr(value, "__qualname__") and callable(value):
-            return f"{kind}:{getattr(value, '__module__', '')}:{value.__qualname__}"
+            return self._reference(value) or self._opaque(value)
         return self._instance(value)
 
     def _all(self, values: Iterable[Any]) -> list[str]:
@@ -102,16 +104,17 @@ class Describer:
 
     def _reference(self, value: Any) -> str | None:
         """``module:name`` where importing that gives the same object, else None."""
-        module = sys.modules.get(value.__module__)
-        if module is None or value.__module__ == "__main__":
+        name = str(getattr(value, "__module__", None))
+        module = sys.modules.get(name)
+        if module is None or name == "__main__":
             return None
         found: Any = module
         for part in value.__qualname__.split("."):
             found = getattr(found, part, None)
         if found is not value:
             return None
-        self.modules.add(value.__module__)
-        return f"import:{value.__module__}:{value.__qualname__}"
+        self.modules.add(name)
+        return f"import:{name}:{value.__qualname__}"
 
     def _class(self, cls: type) -> str:
         own = {key: item for key, item in vars(cls).items() if key not in _NOT_CODE}
@@ -129,6 +132,12 @@ class Describer:
             f"{self.text(function.__kwdefaults__)}:{self._all(cells)}:{self._mapping(mentioned)}"
         )
 
+    def _opaque(self, value: Any) -> str:
+        """Something callable that is not Python code: what it wraps, or is bound to, tells it apart."""
+        inner = [getattr(value, name, None) for name in ("__wrapped__", "__self__")]
+        module = getattr(value, "__module__", None)
+        return f"{type(value).__name__}:{module}:{value.__qualname__}:{self._all(inner)}"
+
     def _code(self, code: types.CodeType) -> str:
         return (
             f"code:{code.co_code.hex()}:{code.co_names}:{code.co_varnames}:{code.co_freevars}:"
@@ -139,7 +148,8 @@ class Describer:
         """Class and state, as pickling would take it: fitted attributes count."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            return f"tensor:{value.dtype}:{self.text(value.detach().cpu().numpy())}"
+            content = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+            return f"tensor:{value.dtype}:{tuple(value.shape)}:{_sha(content.tobytes())}"
         head = self.text(type(value))
         try:
             parts = value.__reduce_ex__(4)

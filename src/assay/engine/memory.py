@@ -55,11 +55,19 @@ def memory_limit(extra: int | None) -> Iterator[None]:
         kind, now = resource.RLIMIT_AS, 0
     soft, hard = resource.getrlimit(kind)
     wanted = now + extra
-    resource.setrlimit(kind, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    resource.setrlimit(kind, (_smaller(wanted, hard), hard))
     try:
         yield
     finally:
-        resource.setrlimit(kind, (soft, hard))
+        # the trial may have lowered the hard limit, which nobody can raise again
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (_smaller(soft, hard), hard))
+
+
+def _smaller(one: int, other: int) -> int:
+    """The smaller of two limits, of which -1 is none."""
+    finite = [limit for limit in (one, other) if limit >= 0]
+    return min(finite, default=-1)
 
 
 def default_limit(workers: int) -> int | None:

@@ -1,8 +1,9 @@
 """Which source files a module's behaviour rests on, found without importing anything.
 
-The closure of a module follows its ``import`` statements (also those inside functions) through
-this package and through the user's own code: files that are neither in the standard library nor
-installed as a distribution. Installed packages count by their version instead.
+The closure of a module follows its ``import`` statements (also those inside functions, and calls
+of ``import_module`` with a written-out name) through this package and through the user's own code:
+files that are neither in the standard library nor installed as a distribution. Installed packages
+count by their version instead.
 """
 
 from __future__ import annotations
@@ -144,7 +145,17 @@ def _imports(content: bytes) -> tuple[_Import, ...]:
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
             found.append(_Import(node.module or "", node.level, names))
+        elif isinstance(node, ast.Call) and (name := _loaded_by_name(node)):
+            found.append(_Import(name, 0, ()))
     return tuple(found)
+
+
+def _loaded_by_name(call: ast.Call) -> str | None:
+    """The module that ``import_module("name")`` or ``__import__("name")`` loads."""
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    argument = call.args[0] if function in {"import_module", "__import__"} and call.args else None
+    name = argument.value if isinstance(argument, ast.Constant) else None
+    return name if isinstance(name, str) and not name.startswith(".") else None
 
 
 def _targets(found: _Import, package: str) -> Iterator[str]:

@@ -78,6 +78,11 @@ class Rows:
     def total(self) -> int:
         return self.train + self.calib + self.test
 
+    @property
+    def deciding(self) -> int:
+        """Rows that decide what is covered: those that calibrate, or all that train where none does."""
+        return self.calib or self.train
+
 
 @dataclass(frozen=True)
 class MethodSummary:
@@ -133,19 +138,15 @@ def valid_coverage_quantile(alpha: Any, n_calib: int, n_test: int, probability: 
 
     With l = floor(alpha (n_calib + 1)) the number of covered test rows is beta-binomial with
     parameters (n_calib + 1 - l, l). l = 0 means an infinite threshold, which covers every row.
-    Without calibration rows the number is binomial.
+    For a method without a calibration part n_calib is the number of its training rows.
     """
-    level = parse_alpha(alpha)
-    missed = lower_rank(n_calib, level)
-    if level == 0 or (n_calib and missed == 0):
+    missed = lower_rank(n_calib, alpha)
+    if missed == 0:
         return 1.0
     k = np.arange(n_test + 1)
     choose = special.gammaln(n_test + 1) - special.gammaln(k + 1) - special.gammaln(n_test - k + 1)
-    if n_calib:
-        a, b = n_calib + 1 - missed, missed
-        log_mass = choose + special.betaln(k + a, n_test - k + b) - special.betaln(a, b)
-    else:
-        log_mass = choose + special.xlogy(k, 1 - float(level)) + special.xlogy(n_test - k, float(level))
+    a, b = n_calib + 1 - missed, missed
+    log_mass = choose + special.betaln(k + a, n_test - k + b) - special.betaln(a, b)
     cumulated = np.cumsum(np.exp(log_mass))
     # the sum meets a probability such as one half only up to rounding
     return min(int(np.searchsorted(cumulated, probability - 1e-12)), n_test) / n_test

@@ -90,6 +90,12 @@ def duration(seconds: float | None) -> str:
     return f"{number(minutes)} min" if minutes < 120 else f"{number(minutes / 60)} h"
 
 
+def memory(size: float) -> str:
+    """Bytes in the unit that reads best."""
+    mib = size / 2**20
+    return f"{number(mib)} MiB" if mib < 1024 else f"{number(mib / 1024)} GiB"
+
+
 def plural(n: int, word: str) -> str:
     """A count and its noun: "1 seed", "5 seeds"."""
     return f"{n:,} {word}{'' if n == 1 else 's'}"

@@ -12,7 +12,7 @@ import pickle
 import signal
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ _THREADS = (
     "NUMBA_NUM_THREADS",
 )
 _PR_SET_PDEATHSIG = 1
+#: exit status of a worker that gives a trial back because an earlier one has left traces in it
+SPENT = 75
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,13 @@ def initialise(folder: str, parent: int) -> None:
 
 
 def run_job(folder: str, job: Job) -> TrialResult:
-    """Carry out one trial; whatever it raises becomes its row."""
+    """Carry out one trial; whatever it raises becomes its row.
+
+    A process in which a trial has left traces takes up no other: it gives the next one back by its end.
+    """
+    global _spent
+    if _spent:
+        os._exit(SPENT)
     path = Path(folder)
     started = started_file(path, job.number)
     _write(started, f"{os.getpid()}")
@@ -79,22 +87,34 @@ def run_job(folder: str, job: Job) -> TrialResult:
     bench, methods = _load(path)
     name, blob = methods[job.method]
     from assay.engine.bench import failure
+    from assay.engine.footprint import Footprint
     from assay.engine.plan import Trial
+
+    footprint = Footprint()
+    worker = os.getpid()
+
+    def begin() -> None:
+        footprint.begin()
+        _write(started, f"{os.getpid()} {BEGUN}")
 
     try:
         method = pickle.loads(blob)
     except BaseException as error:
         result = failure(job.identity, name, job.seed, error)
     else:
-        result = bench.run(
-            Trial(method, job.seed, job.identity),
-            job.memory,
-            lambda: _write(started, f"{os.getpid()} {BEGUN}"),
-        )
+        result = bench.run(Trial(method, job.seed, job.identity), job.memory, begin)
+    if os.getpid() != worker:
+        os._exit(1)  # a copy of the worker that the trial forked and did not end; the worker answers
+    left = footprint.left()
+    if left:
+        _spent = True
+        notice = f"left its process changed ({', '.join(left)}); the next trial got a new one"
+        result = replace(result, notices=(*result.notices, notice))
     started.unlink()
     return result
 
 
+_spent = False
 _loaded: dict[Path, tuple[Bench, list[tuple[str, bytes]]]] = {}
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from assay.core.errors import DataError, TaskError
-from assay.data.columns import kind_of
+from assay.data.columns import kind_of, spelling_advice
 from assay.data.table import Table
 from assay.tasks import get_task
 
@@ -57,9 +57,10 @@ def _decide(table: Table) -> tuple[str, str]:
         return "label-set", f"{target} is true or false"
     if kind != "number":
         if distinct * MIN_ROWS_PER_LABEL > n and distinct > MAX_NUMBER_CLASSES:
+            advice = spelling_advice(y)
             raise TaskError(
-                f"the target {target!r} is text with {values} in {n:,} rows, too many for classes "
-                "and no numbers; is it the right column?"
+                f"the target {target!r} is text with {values} in {n:,} rows, too many for classes and no "
+                f"numbers, such as {str(y.iloc[0])!r}; {advice or 'is it the right column?'}"
             )
         return "label-set", f"{target} is {'a category' if kind == 'category' else 'text'} with {values}"
     numbers = y.to_numpy(dtype=np.float64)

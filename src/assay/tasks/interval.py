@@ -129,12 +129,12 @@ class IntervalTask(Task):
             "fit_seconds": fit_seconds,
             "predict_seconds": predict_seconds,
         }
-        n_calib = len(split.y_calib) if running.calibrates(method) else None
+        n_train, n_calib = running.rows(method, split)
         detail: dict[str, Any] = {
-            "n_train": len(split.y_train) + (len(split.y_calib) if n_calib is None else 0),
-            "n_calib": n_calib or 0,
+            "n_train": n_train,
+            "n_calib": n_calib,
             "n_test": len(y),
-            "expected_coverage": list(measures.expected_coverage(n_calib, len(y), alpha)),
+            "expected_coverage": list(measures.expected_coverage(n_calib or n_train, len(y), alpha)),
             "examples": _examples(method, split, interval),
         }
         if groups:
@@ -168,7 +168,8 @@ def check_intervals(raw: Any, n: int) -> FloatArray:
     if array.shape != (n, 2):
         raise MethodError(f"predict_interval gave shape {array.shape} for {n} rows; ({n}, 2) is expected")
     try:
-        interval = array.astype(np.float64)
+        # text that could be read as numbers, complex numbers and true or false are mistakes
+        interval = array.astype(np.float64, casting="unsafe" if array.dtype.kind in "fiuO" else "no")
     except (TypeError, ValueError):
         raise MethodError(
             f"predict_interval gave values that are not numbers (dtype {array.dtype})"

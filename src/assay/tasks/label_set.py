@@ -136,14 +136,14 @@ class LabelSetTask(Task):
             "fit_seconds": fit_seconds,
             "predict_seconds": predict_seconds,
         }
-        n_calib = len(split.y_calib) if running.calibrates(method) else None
+        n_train, n_calib = running.rows(method, split)
         labels = [str(label) for label in split.classes]
         values, counts = np.unique(sizes, return_counts=True)
         detail = {
-            "n_train": len(split.y_train) + (len(split.y_calib) if n_calib is None else 0),
-            "n_calib": n_calib or 0,
+            "n_train": n_train,
+            "n_calib": n_calib,
             "n_test": len(sets),
-            "expected_coverage": list(measures.expected_coverage(n_calib, len(sets), alpha)),
+            "expected_coverage": list(measures.expected_coverage(n_calib or n_train, len(sets), alpha)),
             "examples": [
                 {
                     "row": int(split.test_rows[i]),

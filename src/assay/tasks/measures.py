@@ -16,7 +16,7 @@ from assay.core.seeds import derive_seed
 
 BoolArray = NDArray[np.bool_]
 
-#: sizes of label sets that are judged together (upper ends), from Angelopoulos, Bates, Jordan, Malik (2021)
+#: sizes of label sets that are judged together (upper ends), from Angelopoulos, Bates, Malik, Jordan (2021)
 SIZE_STRATA = (1, 3, 6, 10, 100, 1000)
 #: fewer test rows than this: no slab is looked for
 MIN_SLAB_ROWS = 100
@@ -25,23 +25,19 @@ _MAX_SEARCH_ROWS = 1000
 _MAX_LENGTHS = 64
 
 
-def expected_coverage(
-    n_calib: int | None, n_test: int, alpha: Fraction, level: float = 0.95
-) -> tuple[float, float]:
+def expected_coverage(n_calib: int, n_test: int, alpha: Fraction, level: float = 0.95) -> tuple[float, float]:
     """Range of the test coverage that an exactly valid method shows with probability ``level``.
 
     With n_calib calibration rows the coverage itself is Beta(k, n_calib + 1 - k), k the conformal
-    rank, and the number of covered test rows beta-binomial. ``n_calib=None`` is for methods without
-    a calibration part: binomial with 1 - alpha.
+    rank, and the number of covered test rows beta-binomial. A method without a calibration part learns
+    what to cover from all of its training rows: give their number (nearly exact for full conformal
+    prediction and jackknife+ around stable models; a binomial range would be too narrow).
     """
     tail = (1 - level) / 2
-    if n_calib is None:
-        law = stats.binom(n_test, float(1 - alpha))
-    else:
-        k = conformal_rank(n_calib, alpha)
-        if k > n_calib:
-            return 1.0, 1.0
-        law = stats.betabinom(n_test, k, n_calib + 1 - k)
+    k = conformal_rank(n_calib, alpha)
+    if k > n_calib:
+        return 1.0, 1.0
+    law = stats.betabinom(n_test, k, n_calib + 1 - k)
     return float(law.ppf(tail) / n_test), float(law.ppf(1 - tail) / n_test)
 
 
@@ -83,13 +79,13 @@ def width_groups(
 ) -> list[NDArray[np.intp]]:
     """Rows by quintile of width, equal widths together; an empty list where all widths are equal.
 
-    ``width`` are those of the intervals if not given. Widths that differ by rounding only (1e-9 of
+    ``width`` are those of the intervals if not given. Widths that differ by rounding only (1e-13 of
     the largest finite end) count as equal.
     """
     if width is None:
         width = interval_widths(interval)
     finite = interval[np.isfinite(interval)]
-    tolerance = 1e-9 * (np.abs(finite).max() if finite.size else 0.0)
+    tolerance = 1e-13 * (np.abs(finite).max() if finite.size else 0.0)
     order = np.argsort(width, kind="stable")
     ordered = width[order]
     with np.errstate(invalid="ignore"):
@@ -209,7 +205,7 @@ def size_stratified_gap(
 ) -> float:
     """Largest abs(coverage - (1 - alpha)) over strata of set size with ``min_rows`` rows; NaN without any.
 
-    The size-stratified coverage violation of Angelopoulos, Bates, Jordan, Malik (2021).
+    The size-stratified coverage violation of Angelopoulos, Bates, Malik, Jordan (2021).
     """
     gaps = [
         abs(float(covered[rows].mean()) - float(1 - alpha))

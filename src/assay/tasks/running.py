@@ -36,6 +36,12 @@ def calibrates(method: Any) -> bool:
     return takes(method.fit, "X_calib") or callable(getattr(method, "calibrate", None))
 
 
+def rows(method: Any, split: Split) -> tuple[int, int]:
+    """(rows that train the method, rows that calibrate it): 0 of the latter where it trains on both."""
+    train, calib = len(split.y_train), len(split.y_calib)
+    return (train, calib) if calibrates(method) else (train + calib, 0)
+
+
 def fit(method: Any, split: Split) -> float:
     """Fit, and calibrate, the method on the split; the seconds it took."""
     start = perf_counter()

@@ -116,6 +116,8 @@ def test_the_question_verdict_and_command_are_there(tmp_path):
         comparison.best().rule,
         comparison.info.command,
         "numpy 2.4.0",
+        "Limits of a trialtime 2.00 min, memory 2.00 GiB",
+        "2026-07-05 09:12 UTC",
         "12 rows without a target were left out",
         "2 of 35 trials did not finish.",
         "the ridge system is singular at row 17",

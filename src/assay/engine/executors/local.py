@@ -113,6 +113,9 @@ class LocalExecutor:
                 if future not in done and self._is_over_time(entry):
                     future.cancel()  # the pool ends the worker, at a moment when it holds no lock
             for future in list(flight):
+                if future in done and self._is_given_back(future, flight[future]):
+                    again.append(flight.pop(future).trial)
+                    continue
                 row = self._settle(future, flight[future]) if future in done else self._lost(flight[future])
                 if row is not None:
                     rows.append(row)
@@ -155,6 +158,14 @@ class LocalExecutor:
         elif entry.begun is None and now - entry.seen > limit + _LOADING_SECONDS:
             entry.ended = f"killed while it was being loaded, after {limit + _LOADING_SECONDS:g} s"
         return bool(entry.ended)
+
+    def _is_given_back(self, future: Any, entry: _Flight) -> bool:
+        """Whether a worker has ended itself instead of taking the trial up; its children end too."""
+        death = None if future.cancelled() else future.exception()
+        if not isinstance(death, ProcessExpired) or death.exitcode != worker.SPENT or self._mark(entry):
+            return False
+        _end_group(death.pid)
+        return True
 
     def _settle(self, future: Any, entry: _Flight) -> TrialResult | None:
         """The row of a trial whose future is done; None where it has to run again."""

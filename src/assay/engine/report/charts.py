@@ -331,7 +331,7 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
 
     Each row has y, prediction, lower, upper; None is an infinite end.
     """
-    height, left, right, top, bottom = 210, 46, PANEL_WIDTH - 4, 30, 190
+    height, right, top, bottom = 210, PANEL_WIDTH - 4, 30, 190
     numbers = _finite([row["y"] for row in rows] + [row["prediction"] for row in rows])
     ends = _finite([row["lower"] for row in rows] + [row["upper"] for row in rows])
     middle = numbers or ends or [0.0, 1.0]
@@ -339,8 +339,10 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
     reach = [v for v in ends if min(middle) - span <= v <= max(middle) + span]
     low, high = padded([*middle, *reach], 0.04)
     y = Scale(low, high, bottom, top)
+    labels = y.labels(4)
+    left = max(46.0, 9 + max((text_width(label, FONT) for _, label in labels), default=0))
     parts = [words(0, 13, shorten(name, 22), "strong")]
-    for value, label in y.labels(4):
+    for value, label in labels:
         parts += [
             line(left, y(value), right, y(value), "grid"),
             words(left - 7, y(value) + 4, label, "tick", "end"),

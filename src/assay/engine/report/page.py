@@ -18,6 +18,7 @@ from assay.engine.report.text import (
     difference_text,
     esc,
     expected_text,
+    notices,
     question,
     relative,
     seconds_of,
@@ -25,7 +26,18 @@ from assay.engine.report.text import (
     verdict,
 )
 from assay.engine.stats import FAILURES, Estimate, MethodSummary, Summary
-from assay.engine.wording import NONE, duration, estimate_text, interval, mean, plural, share, shorten, signed
+from assay.engine.wording import (
+    NONE,
+    duration,
+    estimate_text,
+    interval,
+    mean,
+    memory,
+    plural,
+    share,
+    shorten,
+    signed,
+)
 
 _MAX_ERROR = 2000
 _EXPECTED = (
@@ -110,6 +122,10 @@ def _facts(summary: Summary, choice: Choice) -> str:
     if gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f"[{signed(gap.low, 1)}, {signed(gap.high, 1)}] %"
         facts.append((f"against {summary.reference}", f"{signed(gap.mean, 1)} %", ends))
+    worst = _worst_metric(summary)
+    if worst and found.estimates[worst].seeds:
+        of = found.estimates[worst]
+        facts.append((summary.label(worst), share(of.mean), interval(of, 3)))
     facts.append(("to fit and predict", duration(seconds_of(found)), plural(len(found.seeds), "seed")))
     cells = "".join(
         f"<div><dt>{esc(name)}</dt><dd>{esc(value)}<small>{esc(ends) or '&nbsp;'}</small></dd></div>"
@@ -121,7 +137,7 @@ def _facts(summary: Summary, choice: Choice) -> str:
 def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
-    worst = next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
+    worst = _worst_metric(summary)
     heads = [
         ("Method", ""),
         ("Coverage", "[95 %]"),
@@ -172,6 +188,10 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         f'<ul class="notes">{plain}</ul><details><summary>Every metric</summary>{every}</details>'
     )
+
+
+def _worst_metric(summary: Summary) -> str | None:
+    return next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
 
 
 def _capital(text: str) -> str:
@@ -338,7 +358,7 @@ def _failed(summary: Summary) -> str:
         cut = f"\n… {len(text) - _MAX_ERROR:,} more characters" if len(text) > _MAX_ERROR else ""
         rows.append(
             f'<tr><th scope="row">{esc(method)}</th><td>{esc(status)}</td><td>{esc(seeds)}</td>'
-            f'<td class="n">{esc(duration(longest))}</td>'
+            f'<td class="n">{esc(NONE if status == "skipped" else duration(longest))}</td>'
             f'<td class="error">{esc(text[:_MAX_ERROR] + cut)}</td></tr>'
         )
     for spec in summary.info.methods:
@@ -365,22 +385,13 @@ def _notes(summary: Summary) -> str:
     facts: list[tuple[str, str]] = [
         ("Data", info.source),
         ("Rows and features", f"{info.n_rows:,} rows, {info.n_features:,} features, target {info.target}"),
-        ("Task", f"{info.task}{f' ({info.why_task})' if info.why_task else ''}"),
+        ("Task", info.why_task or info.task),
         ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
     ]
     if rows:
         split = f"{rows.train:,} to train, {rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
         facts.append(("Split", split))
-    notices: dict[tuple[str, str], int] = {}
-    for found in summary.methods:
-        for result in summary.trials(found.name):
-            for notice in dict.fromkeys(result.notices):
-                notices[found.name, notice] = notices.get((found.name, notice), 0) + 1
-    lines = [esc(note) for note in info.notes]
-    lines += [
-        f"{esc(method)}, {plural(times, 'seed')}: {esc(notice)}"
-        for (method, notice), times in notices.items()
-    ]
+    lines = [esc(note) for note in [*info.notes, *notices(summary)]]
     return _definitions(facts) + (
         f'<ul class="notes">{"".join(f"<li>{text}</li>" for text in lines)}</ul>' if lines else ""
     )
@@ -403,14 +414,18 @@ def python_call(info: RunInfo) -> str:
 
 def _repeat(summary: Summary) -> str:
     info = summary.info
-    limits = ", ".join(f"{key} {value:g}" for key, value in info.limits.items() if value is not None)
+    limits = ", ".join(
+        f"memory {memory(value)}" if key == "memory" else f"time {duration(value)}"
+        for key, value in info.limits.items()
+        if value is not None
+    )
     facts = [
         ("Model", info.model),
         ("Seeds", ", ".join(map(str, info.seeds))),
         ("Limits of a trial", limits or "none"),
         ("Data fingerprint", info.fingerprint),
         ("Run", info.id),
-        ("Started", f"{info.started} (UTC)"),
+        ("Started", f"{info.started[:16].replace('T', ' ')} UTC"),
         ("Took", duration(info.seconds)),
         ("Versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
     ]

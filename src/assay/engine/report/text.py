@@ -18,6 +18,11 @@ _NOUNS = {
     "label-set": ("label sets", "smallest", "smaller", "larger"),
 }
 
+_OUR_WARNING = re.compile(r"^(Assay|InfiniteSet)Warning: ")
+_NUMBER = re.compile(r"\d[\d.,]*")
+#: share of empty sets from which the answer explains them
+_MANY_EMPTY = 0.01
+
 # control characters, surrogates and direction overrides would corrupt the page or its reading order
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -36,10 +41,15 @@ def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
     target = 100 * (1 - float(info.alpha))
+    rows = f"{plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}"
+    if len(info.methods) == 1:
+        return (
+            f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
+            f"and do they cover {target:g} % of new rows?"
+        )
     return (
         f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
-        f"{info.dataset} ({plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}) that "
-        f"still cover {target:g} % of new rows?"
+        f"{info.dataset} ({rows}) that still cover {target:g} % of new rows?"
     )
 
 
@@ -72,8 +82,10 @@ def verdict(summary: Summary, choice: Choice) -> str:
     found = summary.method(best)
     size = summary.task.size_metric
     coverage = found.estimates[summary.task.coverage_metric]
+    reached = coverage.mean >= summary.target
+    keep = "that keep to the level" if reached else "whose coverage is not shown to fall short"
     text = (
-        f"The {best_word} {what} that keep to the level come from {best}: {summary.label(size)} "
+        f"The {best_word} {what} {keep} come from {best}: {summary.label(size)} "
         f"{mean(found.estimates[size])} at coverage {share(coverage.mean)}, "
         f"where {summary.target:g} was asked"
     )
@@ -165,10 +177,50 @@ def expected_text(band: Sequence[float] | None) -> str:
     return NONE if band is None else f"{share(band[0])} to {share(band[1])}"
 
 
+def notices(summary: Summary) -> list[str]:
+    """What methods warned of, once each, with the number of trials that said it.
+
+    Notices that differ in their numbers alone count as one, and the first is shown.
+    """
+    said: dict[tuple[str, str], tuple[str, int]] = {}
+    for found in summary.methods:
+        for trial in summary.trials(found.name):
+            for kind, line in {_NUMBER.sub("#", line): line for line in reversed(trial.notices)}.items():
+                first, count = said.get((found.name, kind), (line, 0))
+                said[found.name, kind] = (first, count + 1)
+    return [
+        f"{method} ({plural(n, 'trial')}): {_OUR_WARNING.sub('', first)}"
+        for (method, _), (first, n) in said.items()
+    ]
+
+
+def _empty_sets(summary: Summary) -> list[str]:
+    """What empty sets are, where some method gives more than a few."""
+    what = nouns(summary.info.task)[0]
+    shares = {
+        m.name: m.estimates["share_empty"].mean for m in summary.methods if "share_empty" in m.estimates
+    }
+    listed = [f"{name} {100 * of:.1f} %" for name, of in shares.items() if of >= _MANY_EMPTY]
+    if not listed:
+        return []
+    text = f"Empty {what}: {', '.join(listed)} of the test rows; each is a miss."
+    if any(m.estimates["mean_size"].mean < 1 for m in summary.methods if "mean_size" in m.estimates):
+        text += (
+            f" Where the mean size is below 1, the most probable label alone usually covers more than "
+            f"{100 * summary.target:g} %; a smaller alpha asks for more."
+        )
+    return [text]
+
+
 def table_notes(summary: Summary, choice: Choice) -> list[str]:
     """What must be said under the short table, a sentence each."""
     notes = []
-    few = [m for m in summary.methods if m.counts["ok"] < m.trials]
+    skipped: dict[str, list[str]] = {}
+    for spec in summary.info.methods:
+        if spec.get("skip"):
+            skipped.setdefault(str(spec["skip"]), []).append(str(spec["name"]))
+    notes += [f"Skipped: {', '.join(names)}: {reason}." for reason, names in skipped.items()]
+    few = [m for m in summary.methods if m.counts["ok"] + m.counts["skipped"] < m.trials]
     if few:
         notes.append("Not finished: " + "; ".join(f"{m.name}: {m.outcome}" for m in few) + ".")
     if summary.reference is None:
@@ -188,12 +240,13 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
     undefined: dict[str, list[str]] = {}
     for found in summary.methods:
         for name, of in found.estimates.items():
-            if of.undefined:
+            if of.undefined and of.seeds:  # undefined on every seed shows as a dash
                 part = f"{found.name} {len(of.undefined)} of {len(found.seeds)}"
                 undefined.setdefault(summary.label(name), []).append(part)
     if undefined:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
+    notes += _empty_sets(summary)
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
