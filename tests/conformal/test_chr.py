@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from scipy.stats import expon, norm
+from sklearn.linear_model import QuantileRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import ConformalHistogramRegressor, DistributionalConformalRegressor
 from assay.conformal.checks.cp2 import GrowingNoise
@@ -10,6 +12,11 @@ from assay.conformal.histogram_intervals import drop_edges, nested_intervals
 from assay.core.errors import InfiniteSetWarning, MethodError
 
 LEVELS = np.arange(101) / 100
+
+
+@parametrize_with_checks([ConformalHistogramRegressor(QuantileRegressor(alpha=0), n_levels=3, n_bins=20)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
 
 
 def cumulative_of(*histograms):
@@ -67,7 +74,7 @@ def test_dropped_edges_leave_nested_intervals_of_exact_mass():
     cumulative, masses = cumulative_of(*histograms), np.arange(1, 21) / 21
     low, high = nested_intervals(cumulative, masses, 15)
     total = np.zeros((6, 20))
-    draws = 2000
+    draws = 500
     for u in (np.arange(draws) + 0.5) / draws:
         first, last = drop_edges(cumulative, masses, low, high, np.full(6, u))
         empty = first > last
@@ -77,7 +84,7 @@ def test_dropped_edges_leave_nested_intervals_of_exact_mass():
         inside = (first[:, 1:] <= first[:, :-1]) & (last[:, 1:] >= last[:, :-1])
         assert (inside | empty[:, :-1]).all()
         assert not (empty[:, 1:] & ~empty[:, :-1]).any()
-    np.testing.assert_allclose(total / draws, np.tile(masses, (6, 1)), atol=1e-3)
+    np.testing.assert_allclose(total / draws, np.tile(masses, (6, 1)), atol=3e-3)
 
 
 def exponential(n=1):

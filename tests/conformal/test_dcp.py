@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from sklearn.linear_model import QuantileRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import DistributionalConformalRegressor
 from assay.conformal.checks.cp2 import GrowingNoise
@@ -12,6 +13,11 @@ from assay.conformal.quantile_network import QuantileNetwork
 from assay.core.errors import DataError, InfiniteSetWarning, MethodError
 
 LEVELS = np.arange(101) / 100
+
+
+@parametrize_with_checks([DistributionalConformalRegressor(QuantileRegressor(alpha=0), n_levels=3)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
 
 
 def uniform(n=1):

@@ -6,6 +6,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import ConformalizedQuantileRegressor
 from assay.conformal.quantile_network import QuantileNetwork
@@ -23,6 +24,13 @@ def rows(n, seed):
 
 def small(**more):
     return QuantileNetwork(**{"hidden": [8], "max_epochs": 3, "random_state": 0, **more})
+
+
+@parametrize_with_checks(
+    [QuantileNetwork([0.5], hidden=[8], max_epochs=40, learning_rate=0.03, random_state=0)]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
 
 
 def test_learns_the_quantiles_of_uneven_noise():
