@@ -1,6 +1,7 @@
 """A user's table from frames and arrays, what is left out of it, what is refused, and its fingerprint."""
 
 import datetime as dt
+import re
 import subprocess
 import sys
 
@@ -89,7 +90,7 @@ def test_notices_of_leaks_duplicates_and_infinite_features():
     notes = "\n".join(table.notes)
     assert "an exact copy of the target 'y' is among the features: leak; a leak?" in notes
     assert "5 of 45 rows repeat an earlier row" in notes
-    assert "infinite values and those beyond 1e+150 taken as missing in: z (3)" in notes
+    assert re.search(r"beyond 1e\+150.*taken as missing.*: z \(3\)", notes)
     assert table.frame["z"].isna().sum() == 3
 
 

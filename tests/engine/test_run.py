@@ -15,7 +15,9 @@ from sklearn.linear_model import LinearRegression
 
 from assay.core.cards import Card
 from assay.core.errors import MethodError, StoreError
+from assay.engine import run
 from assay.engine.bench import build_method, describe_error, is_out_of_memory, plain
+from assay.engine.executors.inline import InlineExecutor
 from assay.engine.executors.spawn import WorkerProcess
 from assay.engine.memory import available_memory, default_limit
 from assay.engine.plan import Limits, MethodSpec, Question, TrialResult
@@ -54,6 +56,19 @@ def test_one_worker_two_workers_and_this_process_give_equal_numbers():
         assert all(row.metrics["peak_memory"] >= 0 for row in rows)
     # a method that writes into its rows does not spoil those of the next
     assert numbers(run_question(question("Writes", "Mean"), in_process=True)[1])[2:] == numbers(here)[:2]
+
+
+def test_no_more_processes_than_trials(monkeypatch):
+    asked = []
+
+    class Counts(InlineExecutor):
+        def __init__(self, question, workers):
+            super().__init__(question)
+            asked.append(workers)
+
+    monkeypatch.setattr(run, "LocalExecutor", Counts)
+    run_question(question("Mean"), workers=10**6)
+    assert asked == [2]
 
 
 def test_rows_carry_odd_numbers_details_and_notices():

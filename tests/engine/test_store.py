@@ -1,5 +1,6 @@
 """What the store keeps, and what it refuses."""
 
+import contextlib
 import json
 import math
 import os
@@ -114,6 +115,19 @@ def test_files_that_are_no_store_are_refused_and_left_as_they_are(tmp_path):
         Store(tmp_path / "nowhere" / "runs.db")
     with pytest.raises(StoreError, match="is a folder"):
         Store(tmp_path)
+
+
+def test_damage_inside_is_told_with_a_way_out(store):
+    store.put(ROW)
+    store.put_run(info(), ["i1", "i1"])
+    store.put_run(info("def456"), ["i1", "i1"])
+    with contextlib.closing(sqlite3.connect(store.path)) as db:
+        db.execute("UPDATE trials SET metrics = '{'")
+        db.execute("UPDATE runs SET info = '{}' WHERE id = 'def456'")
+        db.commit()
+    for read in (lambda: store.get("i1"), lambda: store.run("abc"), lambda: store.run("def"), store.runs):
+        with pytest.raises(StoreError, match=r"runs.db: it is damaged \(.*; move it away"):
+            read()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")

@@ -76,7 +76,13 @@ def verify(
             text.show_warnings(notices)
     for row in ledger:
         click.echo(text.paragraph(f"{row.claim}: ", f"{row.statement} ({row.where})", indent=2) + "\n")
-    click.echo(text.table([row.cells() for row in ledger], COLUMNS))
+    click.echo(text.table([(*row.cells()[:-1], row.verdict) for row in ledger], COLUMNS))
+    why: dict[str, list[str]] = {}
+    for row in ledger:
+        if row.reason:
+            why.setdefault(f"{row.verdict}: {row.reason}", []).append(row.claim)
+    for reason, claims in why.items():
+        click.echo("\n" + text.paragraph("", f"{reason} ({', '.join(claims)})", indent=0))
     counts = ledger.counts()
     click.echo("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if record:

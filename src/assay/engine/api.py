@@ -30,6 +30,9 @@ from assay.tasks import Task
 from assay.tasks.infer import choose_task
 from assay.tasks.splitting import PART
 
+#: a table of trials must fit into memory, and no question needs more splits
+_MOST_SEEDS = 10_000
+
 
 def compare(
     data: Any,
@@ -204,6 +207,8 @@ def _of_item(item: Any, task: Task, table: Table) -> MethodSpec:
     if isinstance(item, tuple):
         if len(item) != 2 or not isinstance(item[0], str):
             raise MethodError(f"{item!r} is no (name, method) pair")
+        if not item[0].strip() or not item[0].isprintable():
+            raise MethodError(f"the name {item[0]!r} of a method is empty or cannot be printed")
         return replace(_of_item(item[1], task, table), name=item[0])
     if isinstance(item, str) and ":" not in item:
         return _of_card(get_card(item), task, table, by_name=True)
@@ -276,8 +281,8 @@ def _check_model(model: Any, task: Task) -> None:
 
 def _seeds(seeds: Any) -> tuple[int, ...]:
     if _is_whole(seeds):
-        if seeds < 1:
-            raise TaskError(f"seeds is {seeds}; at least 1 is needed")
+        if not 1 <= seeds <= _MOST_SEEDS:
+            raise TaskError(f"seeds is {seeds}; give a number of splits from 1 to {_MOST_SEEDS:,}")
         return tuple(range(int(seeds)))
     if isinstance(seeds, (str, bool)) or not hasattr(seeds, "__iter__"):
         raise TaskError(f"seeds is {seeds!r}; give a number of splits, or a list of whole numbers")

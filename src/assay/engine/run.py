@@ -79,7 +79,7 @@ def run_question(
     ----------
     question : Question
     workers : int
-        Number of processes; the numbers do not depend on it.
+        Number of processes, at most one a trial; the numbers do not depend on it.
     in_process : bool
         Run the trials in this process, without limits.
     store : Store, optional
@@ -105,9 +105,10 @@ def run_question(
     rows.take_known()
     rows.report(None)
     try:
-        if rows.unfinished():
+        if open_trials := rows.unfinished():
+            processes = min(workers, len(open_trials))
             executor: Executor = (
-                InlineExecutor(question) if in_process else LocalExecutor(question, workers=workers)
+                InlineExecutor(question) if in_process else LocalExecutor(question, workers=processes)
             )
             with executor:
                 for result in executor.run(rows.waiting()):

@@ -113,7 +113,7 @@ class Store:
         query = f"SELECT {_COLUMNS}, limit_seconds, limit_memory FROM trials WHERE identity = ?"
         with self._errors("read"):
             row = self._db.execute(query, (identity,)).fetchone()
-        return None if row is None else (_result(row[:9]), Limits(row[9], row[10]))
+            return None if row is None else (_result(row[:9]), Limits(row[9], row[10]))
 
     def put(self, result: TrialResult, limits: Limits = _NO_LIMITS) -> TrialResult:
         """Keep a row, on disk when this returns; gives the row that the store holds afterwards.
@@ -157,7 +157,7 @@ class Store:
         """All runs, the oldest first."""
         with self._errors("read"):
             rows = self._db.execute("SELECT info FROM runs ORDER BY started, id").fetchall()
-        return [_info(row[0]) for row in rows]
+            return [_info(row[0]) for row in rows]
 
     def run(self, id: str) -> tuple[RunInfo, list[TrialResult]]:
         """A run by its id, a beginning of it that is unique, or "last"; with the rows it has so far.
@@ -177,8 +177,9 @@ class Store:
             what = f"{len(matching)} runs begin with" if matching else "no run"
             raise StoreError(f"{self.path}: {what} {id!r}; there are, the latest last: {there}")
         _, text, identities = matching[0]
-        info = _info(text)
-        return info, list(self._rows_of(info, json.loads(identities)))
+        with self._errors("read"):
+            info = _info(text)
+            return info, list(self._rows_of(info, json.loads(identities)))
 
     def _rows_of(self, info: RunInfo, identities: Sequence[str]) -> Iterator[TrialResult]:
         """Rows under the names that the run's methods have in it."""
@@ -245,10 +246,20 @@ class Store:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"cannot {doing} the store {self.path}: {_explain(error)}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            if doing != "read":
+                raise
+            raise StoreError(f"cannot read the store {self.path}: {_damaged(error)}") from error
+
+
+def _damaged(error: Exception) -> str:
+    return f"it is damaged ({type(error).__name__}: {error}); move it away, and a new one is made"
 
 
 def _explain(error: sqlite3.Error) -> str:
     text = str(error)
+    if "malformed" in text:
+        return _damaged(error)
     if "not a database" in text:
         return "the file is not a database of results; name another file"
     if "locked" in text or "busy" in text:
