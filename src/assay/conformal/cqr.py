@@ -44,10 +44,10 @@ class ConformalizedQuantileRegressor(SplitIntervalRegressor):
         ``fit`` trains one clone a quantile, telling it the level where it knows a quantile loss
         (HistGradientBoostingRegressor, GradientBoostingRegressor, QuantileRegressor, LightGBM,
         XGBoost, CatBoost, any with a ``quantile`` argument, a pipeline that ends in one) or one
-        clone in all where ``predict`` takes ``quantiles``. A tuple of two (three for "m") is
-        trained as it is. Any other regressor is replaced by HistGradientBoostingRegressor with an
-        AssayWarning; None is that too. For ``calibrate``: a tuple of trained models, or one whose
-        prediction has a column a quantile (a torch module, a function of X).
+        clone in all where ``predict`` or the constructor takes ``quantiles``. A tuple of two (three
+        for "m") is trained as it is. Any other regressor is replaced by HistGradientBoostingRegressor
+        with an AssayWarning; None is that too. For ``calibrate``: a tuple of trained models, or one
+        whose prediction has a column a quantile (a torch module, a function of X).
     alpha : level, default 0.1
         Miscoverage. The quantile models are trained for it, for the first of several; other levels
         asked of ``predict_interval`` are calibrated around the same models, still valid.

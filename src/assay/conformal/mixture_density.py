@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -16,27 +15,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from assay.conformal.density_models import check_outputs
+from assay.conformal.network_training import Layers, Training, import_torch, run_layers, train_network
 from assay.core.checks import FloatArray
-from assay.core.errors import DataError, MethodError, MissingDependency
+from assay.core.errors import DataError, MethodError
 from assay.core.seeds import derive_seed, row_keys, row_uniforms, seed_of
 
 # In units of the target's sd: narrower components would chase single atoms of the target.
 _MIN_SCALE = 1e-3
 _MAX_LOG_SCALE = 7.0
-_GRADIENT_NORM = 5.0
-_MIN_ROWS_TO_VALIDATE = 20
 _CHUNK_BYTES = 2**22
 _LOG_2PI = float(np.log(2 * np.pi))
-
-Layers = list[tuple[FloatArray, FloatArray]]
-
-
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingDependency("MixtureDensityNetwork needs: pip install 'assay[torch]'") from None
-    return torch
 
 
 class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -136,7 +124,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         Y = check_outputs(y)
         x_scaler = StandardScaler().fit(X)
         y_scaler = StandardScaler().fit(Y)
-        torch = _import_torch()
+        torch = import_torch("MixtureDensityNetwork")
         # one thread: for networks of this size more only wait for each other
         with threadpool_limits(1):
             layers, epochs, loss = self._train(torch, x_scaler.transform(X), y_scaler.transform(Y))
@@ -150,40 +138,26 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
         self._single = single
         return self
 
+    def _training(self) -> Training:
+        return Training(
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            validation_fraction=self.validation_fraction,
+            device=self.device,
+            progress=self.progress,
+        )
+
     def _check_params(self) -> None:
-        widths = [self.n_components, self.max_epochs, self.batch_size, *self.hidden]
-        if any(int(value) < 1 for value in widths):
-            raise MethodError(
-                "n_components, max_epochs, batch_size and the hidden widths must be at least 1, got "
-                f"{self.n_components}, {self.max_epochs}, {self.batch_size}, {tuple(self.hidden)}"
-            )
-        if not 0 < self.validation_fraction < 1:
-            raise MethodError(f"validation_fraction must lie in (0, 1), got {self.validation_fraction!r}")
-        if not self.learning_rate > 0:
-            raise MethodError(f"learning_rate must be positive, got {self.learning_rate!r}")
+        if int(self.n_components) < 1:
+            raise MethodError(f"n_components must be at least 1, got {self.n_components!r}")
+        self._training().check(self.hidden)
 
     def _train(self, torch: Any, X: FloatArray, Y: FloatArray) -> tuple[Layers, int, float]:
-        linear, relu = torch.nn.functional.linear, torch.relu
-        seed = seed_of(self.random_state)
-        generator = torch.Generator().manual_seed(derive_seed(seed, "mixture density network"))
-        n, q = Y.shape
-        k = self.n_components
-        sizes = [X.shape[1], *map(int, self.hidden), k * (1 + 2 * q)]
-        parameters: list[Any] = []
-        # own generator throughout: torch's global random state is the caller's
-        for fan_in, fan_out in pairwise(sizes):
-            bound = 1 / np.sqrt(fan_in)
-            for shape in ((fan_out, fan_in), (fan_out,)):
-                start = torch.empty(shape).uniform_(-bound, bound, generator=generator)
-                parameters.append(start)
-        # means start spread over the target's range, one Gaussian each
-        parameters[-1][k : k + k * q] = torch.randn(k * q, generator=generator)
-        parameters = [p.to(self.device).requires_grad_() for p in parameters]
+        k, q = self.n_components, Y.shape[1]
 
-        def loss_of(x: Any, y: Any) -> Any:
-            for i in range(0, len(parameters) - 2, 2):
-                x = relu(linear(x, parameters[i], parameters[i + 1]))
-            raw = linear(x, parameters[-2], parameters[-1])
+        def loss(raw: Any, y: Any) -> Any:
             log_w = torch.log_softmax(raw[:, :k], dim=1)
             means = raw[:, k : k + k * q].reshape(-1, k, q)
             log_s = raw[:, k + k * q :].reshape(-1, k, q).clamp(np.log(_MIN_SCALE), _MAX_LOG_SCALE)
@@ -191,49 +165,21 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
             log_p = -(0.5 * z**2 + log_s + 0.5 * _LOG_2PI).sum(dim=2)
             return -torch.logsumexp(log_w + log_p, dim=1).mean()
 
-        x_all = torch.as_tensor(X, dtype=torch.float32, device=self.device)
-        y_all = torch.as_tensor(Y, dtype=torch.float32, device=self.device)
-        order = torch.randperm(n, generator=generator)
-        held = 0
-        if self.patience is not None and n >= _MIN_ROWS_TO_VALIDATE:
-            held = max(1, round(self.validation_fraction * n))
-        validation, train = order[:held].to(self.device), order[held:]
-        optimiser = torch.optim.AdamW(parameters, lr=self.learning_rate)
-        epochs = int(self.max_epochs)
-        # without validation the last weights are kept: a falling rate lets them settle
-        schedule = None if held else torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
-        best, best_loss, best_epoch, epoch = None, np.inf, 0, 0
-        for epoch in range(1, epochs + 1):
-            total = 0.0
-            shuffled = train[torch.randperm(len(train), generator=generator)].to(self.device)
-            for rows in torch.split(shuffled, int(self.batch_size)):
-                optimiser.zero_grad(set_to_none=True)
-                loss = loss_of(x_all[rows], y_all[rows])
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(parameters, _GRADIENT_NORM)
-                optimiser.step()
-                total += float(loss.detach()) * len(rows)
-            if schedule is not None:
-                schedule.step()
-            current = total / len(train)
-            if held:
-                with torch.no_grad():
-                    current = float(loss_of(x_all[validation], y_all[validation]))
-            if not np.isfinite(current):
-                raise MethodError(
-                    f"training diverged: the loss is {current} in epoch {epoch}; try a learning_rate below "
-                    f"{self.learning_rate:g}"
-                )
-            if self.progress is not None:
-                self.progress(epoch, epochs, current)
-            if not held or current < best_loss:
-                best = [p.detach().clone() for p in parameters] if held else parameters
-                best_loss, best_epoch = current, epoch
-            elif self.patience is not None and epoch - best_epoch >= self.patience:
-                break
-        arrays = [p.detach().cpu().numpy().astype(np.float64) for p in best or parameters]
-        layers = [(arrays[i].T.copy(), arrays[i + 1]) for i in range(0, len(arrays), 2)]
-        return layers, epoch, float(best_loss)
+        def spread_means(bias: Any, generator: Any) -> None:
+            # means start spread over the target's range, one Gaussian each
+            bias[k : k + k * q] = torch.randn(k * q, generator=generator)
+
+        return train_network(
+            torch,
+            X,
+            Y,
+            [*self.hidden, k * (1 + 2 * q)],
+            loss,
+            lambda parameters: torch.optim.AdamW(parameters, lr=self.learning_rate),
+            self._training(),
+            derive_seed(seed_of(self.random_state), "mixture density network"),
+            spread_means,
+        )
 
     def mixture(self, X: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Log weights (n, k), means (n, k, q) and scales (n, k, q) in the units of the target."""
@@ -246,12 +192,7 @@ class MixtureDensityNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc
     def _mixture(self, X: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         k, q = self._components, self.n_outputs_
         h = self.x_scaler_.transform(X) if len(X) else X
-        for weight, bias in self.layers_[:-1]:
-            h = np.maximum(h @ weight + bias, 0)
-        weight, bias = self.layers_[-1]
-        # the last bits of a matrix product depend on the number of rows; a row's draws must not, and
-        # the weights were trained in float32 anyway
-        raw = (h @ weight + bias).astype(np.float32).astype(np.float64)
+        raw = run_layers(self.layers_, h)
         log_w = raw[:, :k] - logsumexp(raw[:, :k], axis=1, keepdims=True)
         means = raw[:, k : k + k * q].reshape(-1, k, q) * self.y_scaler_.scale_ + self.y_scaler_.mean_
         log_s = np.clip(raw[:, k + k * q :].reshape(-1, k, q), np.log(_MIN_SCALE), _MAX_LOG_SCALE)

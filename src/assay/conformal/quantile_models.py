@@ -63,6 +63,12 @@ def takes_quantiles(model: Any) -> bool:
     return predict is not None and "quantiles" in inspect.signature(predict).parameters
 
 
+def _learns_all_levels(estimator: Any) -> bool:
+    """Whether one fit serves all levels: the constructor of it or a pipeline's end takes ``quantiles``."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    return hasattr(last, "get_params") and "quantiles" in last.get_params(deep=False)
+
+
 def quantile_params(estimator: Any, level: float) -> dict[str, Any] | None:
     """Arguments that turn a clone of ``estimator`` into a model of one quantile; None if it has none."""
     params = estimator.get_params(deep=False)
@@ -96,7 +102,11 @@ def as_quantile_estimator(estimator: Any, random_state: Any = None) -> tuple[Any
         name, last = estimator.steps[-1]
         inner, replaced = as_quantile_estimator(last, random_state)
         return (clone(estimator).set_params(**{name: inner}) if replaced else estimator), replaced
-    if takes_quantiles(estimator) or quantile_params(estimator, 0.5) is not None:
+    if (
+        takes_quantiles(estimator)
+        or _learns_all_levels(estimator)
+        or quantile_params(estimator, 0.5) is not None
+    ):
         return estimator, False
     return HistGradientBoostingRegressor(random_state=seed_of(random_state)), True
 
@@ -117,7 +127,8 @@ def fit_quantiles(
     """Fit models of the conditional quantiles at L levels.
 
     ``estimator`` is None, a regressor, or a tuple or list of L regressors that have their levels
-    set already. A regressor without a quantile loss is replaced by
+    set already. A regressor with a constructor argument ``quantiles`` learns all levels in one fit,
+    others once a level. A regressor without a quantile loss is replaced by
     ``HistGradientBoostingRegressor``, with one AssayWarning that says so.
     """
     if isinstance(estimator, (tuple, list)):
@@ -134,6 +145,9 @@ def fit_quantiles(
         )
     if takes_quantiles(base):
         return QuantileModel([clone(base).fit(X, y)], len(levels), levels)
+    if _learns_all_levels(base):
+        name = f"{base.steps[-1][0]}__quantiles" if isinstance(base, Pipeline) else "quantiles"
+        return QuantileModel([clone(base).set_params(**{name: list(levels)}).fit(X, y)], len(levels))
     return QuantileModel([_at_level(base, level).fit(X, y) for level in levels], len(levels))
 
 
