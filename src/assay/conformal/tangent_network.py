@@ -107,7 +107,10 @@ class TangentNetwork:
         """Refuse a module that gives no single number a row, or whose rows depend on each other."""
         few = X[:_ROWS_COMPARED]
         together = self.values(few)
-        alone = np.concatenate([self.values(few[i : i + 1]) for i in range(len(few))])
+        try:
+            alone = np.concatenate([self.values(few[i : i + 1]) for i in range(len(few))])
+        except (ValueError, RuntimeError) as error:
+            raise MethodError(f"the module takes {len(few)} rows but no single one: {error}") from error
         for array in (together, alone):
             refuse_nan(array, "the module's output")
             refuse_infinite(array, "the module's output")
