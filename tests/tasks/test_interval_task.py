@@ -272,3 +272,9 @@ def test_regions_of_the_wrong_shape_are_refused(split):
     covered, width = check_region(Broken(yes, np.array([0, np.inf, 1])), y)
     assert covered.all()
     assert width.dtype == np.float64
+
+
+def test_quantiles_get_more_trees_than_the_squared_loss():
+    plain, quantile = TASK.default_model(), TASK.default_quantile_model()
+    assert quantile.max_iter > plain.max_iter
+    assert type(quantile) is type(plain)

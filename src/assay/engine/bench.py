@@ -141,7 +141,7 @@ class Bench:
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
-            model = self.task.default_model() if self.model is None else self.model
+            model = self._default_model(trial.method) if self.model is None else self.model
             method = build_method(target, trial.method, model, trial.seed, self.alpha, notices)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
@@ -150,6 +150,11 @@ class Bench:
         metrics["peak_memory"] = meter.peak
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
+
+    def _default_model(self, method: MethodSpec) -> Any:
+        card = all_cards().get(method.card) if method.card else None
+        quantile = card is not None and card.model == "quantile"
+        return self.task.default_quantile_model() if quantile else self.task.default_model()
 
     @contextlib.contextmanager
     def _one_thread(self) -> Iterator[None]:

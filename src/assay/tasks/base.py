@@ -83,6 +83,10 @@ class Task(ABC):
     def default_model(self) -> Any:
         """The model inside the methods when the user names none (an unfitted estimator)."""
 
+    def default_quantile_model(self) -> Any:
+        """The same for methods whose card says that the model learns quantiles."""
+        return self.default_model()
+
     @abstractmethod
     def accepts(self, method: Any) -> str | None:
         """None if the method (a class or an object) meets this task's contract, else what it lacks."""
