@@ -21,7 +21,14 @@ from assay.core.errors import AssayError, AssayWarning, MethodError, MissingDepe
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 #: extra of pyproject.toml -> the module whose presence shows that it is installed
-EXTRAS = {"torch": "torch", "flows": "zuko", "ray": "ray"}
+EXTRAS = {
+    "torch": "torch",
+    "flows": "zuko",
+    "fast": "numba",
+    "forecast": "statsforecast",
+    "forest": "quantile_forest",
+    "ray": "ray",
+}
 
 
 @dataclass(frozen=True)
