@@ -92,6 +92,10 @@ class Task(ABC):
         """The same for methods whose card says that the model learns quantiles."""
         return self.default_model()
 
+    def fitting(self, model: Any) -> Any:
+        """The user's model in the form in which this task's methods can use it; the model itself here."""
+        return model
+
     @abstractmethod
     def accepts(self, method: Any) -> str | None:
         """None if the method (a class or an object) meets this task's contract, else what it lacks."""
