@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from assay.conformal.ball_unions import BallUnionSet, nearest_center
 from assay.conformal.checks.cp2 import GrowingNoise
-from assay.conformal.regions import BallUnionSet, LevelSet, nearest_center
+from assay.conformal.regions import LevelSet
 from assay.core.errors import DataError, MethodError
 
 

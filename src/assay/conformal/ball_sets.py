@@ -10,9 +10,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from assay.conformal.adjustments import Adjustment
+from assay.conformal.ball_unions import BallUnionSet, nearest_center
 from assay.conformal.density_base import DensitySetRegressor
 from assay.conformal.density_models import check_draws, check_outputs, draw
-from assay.conformal.regions import DEFAULT_MAX_MEMORY, BallUnionSet, Region, nearest_center
+from assay.conformal.regions import DEFAULT_MAX_MEMORY, Region
 from assay.core.checks import FloatArray, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels
