@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ from assay.core.state import all_or_nothing
 
 #: folds whose left-out residuals give a region its shape
 FOLDS = 5
+# an output without errors: its spread as a part of the largest one
+_LEAST_SPREAD = 1e-9
 
 
 class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -58,6 +61,10 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def _region(self, center: FloatArray, X: Any, level: Fraction) -> Region:
         """Regions of rows with these predictions (n, q)."""
         raise NotImplementedError
+
+    def _regions(self, center: FloatArray, X: Any, levels: Sequence[Fraction]) -> list[Region]:
+        """One region a level."""
+        return [self._region(center, X, level) for level in levels]
 
     def _check_parameters(self) -> None:
         parse_levels(self.alpha)
@@ -162,7 +169,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n = len(self._sorted)
         rank = conformal_rank(n, level)
         if rank > n:
-            warn_infinite(n, level, "region", stacklevel=5)
+            warn_infinite(n, level, "region", stacklevel=6)
             return np.full(self._sorted.shape[1:], np.inf)
         return np.asarray(self._sorted[rank - 1])
 
@@ -202,8 +209,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_has_model()
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
-        centers = self._centers(X)
-        regions = [self._region(centers, X, level) for level in levels]
+        regions = self._regions(self._centers(X), X, levels)
         return regions[0] if is_scalar else regions
 
     def __sklearn_tags__(self) -> Any:
@@ -258,7 +264,7 @@ class BareRegionRegressor(SplitRegionRegressor):
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         centers = check_outputs(y_pred, "y_pred") if row_count(y_pred) else np.empty((0, self.n_outputs_))
         _same_outputs(centers, self.n_outputs_, "y_pred")
-        regions = [self._region(centers, None, level) for level in levels]
+        regions = self._regions(centers, None, levels)
         return regions[0] if is_scalar else regions
 
 
@@ -284,6 +290,3 @@ def spread_of(residuals: FloatArray) -> FloatArray:
     spread = largest * np.sqrt((scaled**2).mean(axis=0))
     top = float(spread.max())
     return np.asarray(np.maximum(spread, _LEAST_SPREAD * top) if top > 0 else np.ones_like(spread))
-
-
-_LEAST_SPREAD = 1e-9

@@ -54,7 +54,7 @@ class Regions(Contract):
         """(n, c) or (L, n, c): log-volume of each row's region, and what it says of the same points."""
         answer = self.region(method, X, alpha)
         if isinstance(answer, (list, tuple)):
-            return np.stack([self.described(region) for region in answer])
+            return np.asarray(np.stack([self.described(region) for region in answer]))
         return self.described(answer)
 
     def described(self, region: Any) -> NDArray[Any]:
