@@ -65,9 +65,13 @@ def test_monte_carlo_volume_agrees_with_exact_ones():
 
 def test_what_needs_one_output_says_so():
     region = balls(np.zeros((2, 3, 2)), [1.0, 1.0])
-    for call in (region.intervals, region.hull, lambda: region.volume("exact")):
+    for call in (region.intervals, region.hull):
         with pytest.raises(MethodError, match="one output; this region has 2"):
             call()
+    with pytest.raises(MethodError, match="one or two outputs; this region has 3"):
+        balls(np.zeros((2, 3, 3)), [1.0, 1.0]).volume("exact")
+    with pytest.raises(DataError, match="y has 1 outputs, the region has 2"):
+        region.contains(np.zeros(2))
     with pytest.raises(MethodError, match="'auto', 'exact' or 'mc'"):
         region.volume("grid")
     with pytest.raises(DataError, match="3 rows, 2 are expected"):

@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
-from scipy.special import gammaln
 
-from assay.conformal.density_models import check_outputs
+from assay.conformal.disc_areas import union_areas
+from assay.conformal.region_shapes import check_bounded, check_points, log_unit_ball, points_in_ball
 from assay.conformal.regions import DEFAULT_MAX_MEMORY, Region
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
 from assay.core.seeds import seed_of
+
+# rounding of distances, as a part of the radius
+_INSIDE = 1e-12
+# more discs than this: their pairs cost more than points
+_DISCS = 256
+# more balls than this, or centres farther apart than so many radii: a tree instead of all pairs
+_BALLS_AT_ONCE = 256
+_WIDE = 1e4
 
 
 class BallUnionSet(Region):
@@ -41,7 +49,7 @@ class BallUnionSet(Region):
 
     def contains(self, y: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(n,) bool: whether y, (n,) or (n, q), lies in each row's set."""
-        values = check_outputs(y, length=len(self))
+        values = check_points(y, self)
         return np.asarray(nearest_center(values, self.centers, self.max_memory) <= self.radius)
 
     def _merged(self) -> tuple[FloatArray, Any]:
@@ -74,51 +82,103 @@ class BallUnionSet(Region):
         low, high = np.where(empty, middle, low), np.where(empty, middle, high)
         return np.column_stack([low - self.radius, high + self.radius])
 
-    def volume(self, method: str = "auto", *, n_points: int = 4096, random_state: Any = 0) -> FloatArray:
-        """(n,) length of the merged intervals (q = 1), or volume of the union of balls (q > 1).
+    def take(self, rows: Any) -> BallUnionSet:
+        """The sets of these rows, in this order; a row may come several times."""
+        return BallUnionSet(self.centers[rows], self.radius[rows], self.max_memory)
+
+    def bounding_box(self) -> FloatArray:
+        """(n, q, 2) lower and upper end of each output; (inf, -inf) where empty."""
+        reach = self.radius[:, None]
+        ends = np.stack([self.centers.min(axis=1) - reach, self.centers.max(axis=1) + reach], axis=2)
+        ends[self.radius < 0] = [np.inf, -np.inf]
+        return ends
+
+    def sample(self, n_points: int, random_state: Any = 0) -> FloatArray:
+        """(n, n_points, q) points drawn uniformly from each set.
+
+        Raises
+        ------
+        MethodError
+            A set is unbounded or empty.
+        """
+        check_bounded((self.radius >= 0) & (self.radius < np.inf), "sample")
+        rng = np.random.default_rng(seed_of(random_state))
+        _, m, q = self.centers.shape
+        out = np.empty((len(self), n_points, q))
+        for i, radius in enumerate(self.radius):
+            found = 0
+            while found < n_points:
+                ball = rng.integers(m, size=n_points)
+                inner = (1 - _INSIDE) * radius * points_in_ball(n_points, q, int(rng.integers(2**32)))
+                points = self.centers[i, ball] + inner
+                # a point in several balls comes up that many times as often
+                kept = points[rng.random(n_points) * self._balls_that_hold(i, points) < 1][: n_points - found]
+                out[i, found : found + len(kept)] = kept
+                found += len(kept)
+        return out
+
+    def _balls_that_hold(self, row: int, points: FloatArray) -> FloatArray:
+        """Number of a row's balls that hold each point, at least 1."""
+        # a point just inside its own ball may fall outside it by rounding
+        radius = self.radius[row] * (1 + _INSIDE)
+        held = cKDTree(self.centers[row]).query_ball_point(points, radius, return_length=True)
+        return np.asarray(np.maximum(held, 1), dtype=np.float64)
+
+    def volume(self, method: str = "auto", *, n_points: int = 2048, random_state: Any = 0) -> FloatArray:
+        """(n,) volume of each union: length for one output, area for two.
 
         Parameters
         ----------
         method : "auto", "exact" or "mc"
-            "exact" is for one output: ``2 r + sum(min(gap, 2 r))`` over the sorted centres. "mc" draws
-            points uniformly from the balls and weights each by 1 / (number of balls that hold it):
-            unbiased for any q. "auto" is exact for one output, "mc" otherwise.
-        n_points : int, default 4096
+            "exact" is for one output (``2 r + sum(min(gap, 2 r))`` over the sorted centres) and two
+            (the arcs of the border, O(M^2 log M) a row). "mc" draws points uniformly from the balls and
+            weights each by 1 / (number of balls that hold it): unbiased for any q. "auto" is exact
+            where that is possible, for two outputs up to 256 balls, "mc" otherwise.
+        n_points : int, default 2048
             Points a row of "mc"; its relative standard error is at most sqrt(M / n_points) and
-            mostly far less.
+            mostly near 1 %.
         random_state : int or None, default 0
             Of "mc".
         """
+        _, m, q = self.centers.shape
         if method not in {"auto", "exact", "mc"}:
             raise MethodError(f"method must be 'auto', 'exact' or 'mc', got {method!r}")
-        if method == "exact":
-            self._one_output("volume('exact')")
-        if method == "mc" or self.n_outputs > 1:
+        if method == "exact" and q > 2:
+            raise MethodError(f"volume('exact') is for one or two outputs; this region has {q}")
+        if method == "mc" or q > 2 or (method == "auto" and q == 2 and m > _DISCS):
             return self._volume_mc(n_points, random_state)
+        if q == 2:
+            out = np.where(self.radius > 0, self.radius, 0.0)
+            some = np.flatnonzero((self.radius > 0) & (self.radius < np.inf))
+            out[some] = union_areas(self.centers[some], self.radius[some], self.max_memory)
+            return out
         width = 2 * np.maximum(self.radius, 0.0)[:, None]
         gaps = np.diff(np.sort(self.centers[:, :, 0], axis=1), axis=1)
         return np.asarray(width[:, 0] + np.minimum(gaps, width).sum(axis=1)) if len(self) else np.empty(0)
 
     def _volume_mc(self, n_points: int, random_state: Any) -> FloatArray:
-        rng = np.random.default_rng(seed_of(random_state))
         _, m, q = self.centers.shape
-        direction = rng.normal(size=(n_points, q))
-        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        offsets = direction * rng.random((n_points, 1)) ** (1 / q)
-        ball = rng.integers(m, size=n_points)
-        log_unit = 0.5 * q * np.log(np.pi) - gammaln(0.5 * q + 1)
-        out = np.zeros(len(self))
-        for i, radius in enumerate(self.radius):
-            if radius == np.inf:
-                out[i] = np.inf
-            elif radius > 0:
-                points = self.centers[i, ball] + radius * offsets
-                # a point just inside its own ball may fall outside it by rounding
-                inside = cKDTree(self.centers[i]).query_ball_point(
-                    points, radius * (1 + 1e-12), return_length=True
+        seed = seed_of(random_state)
+        offsets = points_in_ball(n_points, q, seed)
+        ball = np.random.default_rng([seed, 1]).integers(m, size=n_points)
+        out = np.where(self.radius > 0, np.inf, 0.0)
+        for i in np.flatnonzero((self.radius > 0) & (self.radius < np.inf)).tolist():
+            radius = self.radius[i]
+            centers = (self.centers[i] - self.centers[i].mean(axis=0)) / radius
+            points = centers[ball] + offsets
+            if m <= _BALLS_AT_ONCE and np.abs(centers).max() < _WIDE:
+                # |p - c|^2 - |p|^2 of all pairs in one product
+                pairs = (
+                    np.column_stack([-2 * points, np.ones(n_points)])
+                    @ np.column_stack([centers, (centers**2).sum(axis=1)]).T
                 )
-                share = np.mean(1.0 / np.maximum(inside, 1))
-                out[i] = np.exp(np.log(m) + log_unit + q * np.log(radius)) * share
+                bound = 1 + _INSIDE - (points**2).sum(axis=1)
+                held = np.maximum(np.count_nonzero(pairs <= bound[:, None], axis=1), 1)
+            else:
+                held = self._balls_that_hold(i, self.centers[i, ball] + radius * offsets)
+            log_balls = np.log(m) + log_unit_ball(q) + q * np.log(radius)
+            with np.errstate(over="ignore"):
+                out[i] = np.exp(log_balls) * np.mean(1.0 / held)
         return out
 
 

@@ -19,6 +19,8 @@ _GRID = 256
 _SECTIONS = 16
 _REFINEMENTS = 10
 _DOUBLINGS = 60
+# of the bounding box of several outputs, on each side
+_MARGIN = 0.1
 
 
 class Region(ABC):
@@ -109,6 +111,37 @@ class LevelSet(Region):
         """(n,) bool: whether y, (n,) or (n, q), lies in each row's set."""
         values = check_outputs(y, length=len(self))
         return np.asarray(log_density(self.model, self.X, values) >= self.log_threshold)
+
+    def take(self, rows: Any) -> LevelSet:
+        """The sets of these rows, in this order; a row may come several times."""
+        index = np.arange(len(self))[rows]
+        return LevelSet(
+            self.model,
+            _safe_indexing(self.X, index),
+            self.log_threshold[index],
+            self.n_outputs,
+            self.seed,
+            self.max_memory,
+        )
+
+    def bounding_box(self, *, n_points: int = 4096) -> FloatArray:
+        """(n, q, 2) lower and upper end of each output; (inf, -inf) where empty.
+
+        For one output the ends of :meth:`hull`. For several an estimate: the ends of the model's draws
+        that lie in the set, of ``n_points`` a row, moved apart by a tenth of their distance each.
+        """
+        if self.n_outputs == 1:
+            return self.hull()[:, None]
+        out = np.empty((len(self), self.n_outputs, 2))
+        for rows, X in self._chunks(n_points):
+            draws = self._sample(X, n_points)
+            inside = log_density_of_draws(self.model, X, draws) >= self.log_threshold[rows, None]
+            low = np.where(inside[:, :, None], draws, np.inf).min(axis=1)
+            high = np.where(inside[:, :, None], draws, -np.inf).max(axis=1)
+            margin = _MARGIN * np.maximum(high - low, 0.0)
+            out[rows] = np.stack([low - margin, high + margin], axis=2)
+        out[self.log_threshold == -np.inf] = [-np.inf, np.inf]
+        return out
 
     def _chunks(self, columns: int) -> Iterator[tuple[slice, Any]]:
         # points, their densities, a model's copy of both, and what is sorted or compared

@@ -54,7 +54,7 @@ class Regions(Contract):
         """(n, c) or (L, n, c): log-volume of each row's region, and what it says of the same points."""
         answer = self.region(method, X, alpha)
         if isinstance(answer, (list, tuple)):
-            return np.asarray(np.stack([self.described(region) for region in answer]))
+            return np.stack([self.described(region) for region in answer])
         return self.described(answer)
 
     def described(self, region: Any) -> NDArray[Any]:
@@ -72,7 +72,7 @@ class Regions(Contract):
 
     def probes(self) -> NDArray[Any]:
         """Points at irrational places, lest one lies on a border."""
-        return np.random.default_rng(77).normal(size=(_PROBES, 2)) * _TARGETS
+        return np.asarray(np.random.default_rng(77).normal(size=(_PROBES, 2)) * _TARGETS)
 
     def covers(self, method: Any, X: Any, y: Any) -> NDArray[np.bool_]:
         """Whether y, or a point a rounding away from it, lies in its region."""
