@@ -24,22 +24,32 @@ _WIDE = 1e4
 
 
 class BallUnionSet(Region):
-    """Unions of balls: row i is ``{y : min_j |y - centers[i, j]| <= radius[i]}`` (Euclidean).
+    """Unions of balls: row i is ``{y : min_j |y / scale - centers[i, j]| <= radius[i]}`` (Euclidean).
 
     Parameters
     ----------
     centers : (n, M, q) float64 array
+        In units of ``scale``.
     radius : (n,) float64 array
         +inf is the whole space, a negative radius the empty set.
     max_memory : int, default 8 MiB
         Bytes of working memory for distances.
+    scale : (q,) float64 array, optional
+        The unit of each output; 1 if not given.
     """
 
-    def __init__(self, centers: FloatArray, radius: FloatArray, max_memory: int = DEFAULT_MAX_MEMORY) -> None:
+    def __init__(
+        self,
+        centers: FloatArray,
+        radius: FloatArray,
+        max_memory: int = DEFAULT_MAX_MEMORY,
+        scale: FloatArray | None = None,
+    ) -> None:
         self.centers = centers
         self.radius = radius
         self.max_memory = max_memory
         self.n_outputs = centers.shape[2]
+        self.scale = np.ones(self.n_outputs) if scale is None else scale
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -49,7 +59,7 @@ class BallUnionSet(Region):
 
     def contains(self, y: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(n,) bool: whether y, (n,) or (n, q), lies in each row's set."""
-        values = check_points(y, self)
+        values = check_points(y, self) / self.scale
         return np.asarray(nearest_center(values, self.centers, self.max_memory) <= self.radius)
 
     def _merged(self) -> tuple[FloatArray, Any]:
@@ -68,8 +78,11 @@ class BallUnionSet(Region):
         alive = (self.radius >= 0)[:, None]
         starts = np.hstack([edge, opened]) & alive
         ends = np.hstack([opened, edge]) & alive
-        bounds = np.column_stack(
-            [(ordered - self.radius[:, None])[starts], (ordered + self.radius[:, None])[ends]]
+        bounds = (
+            np.column_stack(
+                [(ordered - self.radius[:, None])[starts], (ordered + self.radius[:, None])[ends]]
+            )
+            * self.scale
         )
         return np.split(bounds, np.cumsum(starts.sum(axis=1))[:-1]) if n else []
 
@@ -80,16 +93,17 @@ class BallUnionSet(Region):
         middle = (low + high) / 2
         empty = self.radius < 0
         low, high = np.where(empty, middle, low), np.where(empty, middle, high)
-        return np.column_stack([low - self.radius, high + self.radius])
+        return np.column_stack([low - self.radius, high + self.radius]) * self.scale
 
     def take(self, rows: Any) -> BallUnionSet:
         """The sets of these rows, in this order; a row may come several times."""
-        return BallUnionSet(self.centers[rows], self.radius[rows], self.max_memory)
+        return BallUnionSet(self.centers[rows], self.radius[rows], self.max_memory, self.scale)
 
     def bounding_box(self) -> FloatArray:
         """(n, q, 2) lower and upper end of each output; (inf, -inf) where empty."""
         reach = self.radius[:, None]
-        ends = np.stack([self.centers.min(axis=1) - reach, self.centers.max(axis=1) + reach], axis=2)
+        low, high = self.centers.min(axis=1) - reach, self.centers.max(axis=1) + reach
+        ends = np.stack([low * self.scale, high * self.scale], axis=2)
         ends[self.radius < 0] = [np.inf, -np.inf]
         return ends
 
@@ -115,7 +129,7 @@ class BallUnionSet(Region):
                 kept = points[rng.random(n_points) * self._balls_that_hold(i, points) < 1][: n_points - found]
                 out[i, found : found + len(kept)] = kept
                 found += len(kept)
-        return out
+        return out * self.scale
 
     def _balls_that_hold(self, row: int, points: FloatArray) -> FloatArray:
         """Number of a row's balls that hold each point, at least 1."""
@@ -146,12 +160,19 @@ class BallUnionSet(Region):
         if method == "exact" and q > 2:
             raise MethodError(f"volume('exact') is for one or two outputs; this region has {q}")
         if method == "mc" or q > 2 or (method == "auto" and q == 2 and m > _DISCS):
-            return self._volume_mc(n_points, random_state)
-        if q == 2:
-            out = np.where(self.radius > 0, self.radius, 0.0)
-            some = np.flatnonzero((self.radius > 0) & (self.radius < np.inf))
-            out[some] = union_areas(self.centers[some], self.radius[some], self.max_memory)
-            return out
+            scaled = self._volume_mc(n_points, random_state)
+        else:
+            scaled = self._area() if q == 2 else self._length()
+        with np.errstate(over="ignore"):
+            return np.asarray(scaled * np.prod(self.scale))
+
+    def _area(self) -> FloatArray:
+        out = np.where(self.radius > 0, np.inf, 0.0)
+        some = np.flatnonzero((self.radius > 0) & (self.radius < np.inf))
+        out[some] = union_areas(self.centers[some], self.radius[some], self.max_memory)
+        return out
+
+    def _length(self) -> FloatArray:
         width = 2 * np.maximum(self.radius, 0.0)[:, None]
         gaps = np.diff(np.sort(self.centers[:, :, 0], axis=1), axis=1)
         return np.asarray(width[:, 0] + np.minimum(gaps, width).sum(axis=1)) if len(self) else np.empty(0)
