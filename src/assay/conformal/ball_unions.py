@@ -107,8 +107,8 @@ class BallUnionSet(Region):
         ends[self.radius < 0] = [np.inf, -np.inf]
         return ends
 
-    def sample(self, n_points: int, random_state: Any = 0) -> FloatArray:
-        """(n, n_points, q) points drawn uniformly from each set.
+    def sample(self, n: int, random_state: Any = 0) -> FloatArray:
+        """(rows, n, q) points drawn uniformly from each set.
 
         Raises
         ------
@@ -118,15 +118,15 @@ class BallUnionSet(Region):
         check_bounded((self.radius >= 0) & (self.radius < np.inf), "sample")
         rng = np.random.default_rng(seed_of(random_state))
         _, m, q = self.centers.shape
-        out = np.empty((len(self), n_points, q))
+        out = np.empty((len(self), n, q))
         for i, radius in enumerate(self.radius):
             found = 0
-            while found < n_points:
-                ball = rng.integers(m, size=n_points)
-                inner = (1 - _INSIDE) * radius * points_in_ball(n_points, q, int(rng.integers(2**32)))
+            while found < n:
+                ball = rng.integers(m, size=n)
+                inner = (1 - _INSIDE) * radius * points_in_ball(n, q, int(rng.integers(2**32)))
                 points = self.centers[i, ball] + inner
                 # a point in several balls comes up that many times as often
-                kept = points[rng.random(n_points) * self._balls_that_hold(i, points) < 1][: n_points - found]
+                kept = points[rng.random(n) * self._balls_that_hold(i, points) < 1][: n - found]
                 out[i, found : found + len(kept)] = kept
                 found += len(kept)
         return out * self.scale

@@ -117,11 +117,11 @@ class Box(Region):
             square = directions / np.abs(directions).max(axis=1, keepdims=True)
         return self._from_square(square)
 
-    def sample(self, n_points: int, random_state: Any = 0) -> FloatArray:
-        """(n, n_points, q) points drawn uniformly: the same ones of the unit cube in every box."""
+    def sample(self, n: int, random_state: Any = 0) -> FloatArray:
+        """(rows, n, q) points drawn uniformly: the same ones of the unit cube in every box."""
         self._check_bounded("sample")
         rng = np.random.default_rng(seed_of(random_state))
-        return self._from_square(2 * rng.random((n_points, self.n_outputs)) - 1)
+        return self._from_square(2 * rng.random((n, self.n_outputs)) - 1)
 
     def _from_square(self, points: FloatArray) -> FloatArray:
         """(n, m, q) points of the boxes for (m, q) points of the cube from -1 to 1."""

@@ -97,10 +97,10 @@ class Ellipsoid(Region):
         check_bounded(self._bounded, "boundary")
         return self._from_ball(unit_directions(n_points, self.n_outputs))
 
-    def sample(self, n_points: int, random_state: Any = 0) -> FloatArray:
-        """(n, n_points, q) points drawn uniformly: the same ones of the unit ball in every ellipsoid."""
+    def sample(self, n: int, random_state: Any = 0) -> FloatArray:
+        """(rows, n, q) points drawn uniformly: the same ones of the unit ball in every ellipsoid."""
         check_bounded(self._bounded, "sample")
-        return self._from_ball(points_in_ball(n_points, self.n_outputs, seed_of(random_state)))
+        return self._from_ball(points_in_ball(n, self.n_outputs, seed_of(random_state)))
 
     @property
     def _bounded(self) -> NDArray[np.bool_]:

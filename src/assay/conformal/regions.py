@@ -27,7 +27,7 @@ class Region(ABC):
     """n regions in q dimensions, one a row.
 
     Kinds of region that can do more have ``boundary(n_points) -> (n, n_points, q)`` points of the
-    border, ``sample(n_points) -> (n, n_points, q)`` points inside and ``bounding_box() -> (n, q, 2)``,
+    border, ``sample(m) -> (n, m, q)`` points inside and ``bounding_box() -> (n, q, 2)``,
     ends of each output (lower > upper where the region is empty).
     """
 
