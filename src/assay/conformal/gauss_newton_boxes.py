@@ -213,11 +213,8 @@ class GaussNewtonBoxes(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         n, k = self.residuals_.shape
-        table = (
-            self.outputs_[0].estimator_.rows(X)
-            if self._trained_here
-            else check_rows_given(X, self._row_shape)
-        )
+        own = self._trained_here
+        table = self.outputs_[0].estimator_.rows(X) if own else check_rows_given(X, self._row_shape)
         out = np.full((len(levels), len(table), k, 2), [-np.inf, np.inf])
         finite = []
         for i, level in enumerate(levels):
