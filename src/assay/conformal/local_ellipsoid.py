@@ -86,8 +86,9 @@ class LocalEllipsoidRegressor(SplitRegionRegressor):
         super()._check_parameters()
         if not 0 <= self.weight <= 1:
             raise MethodError(f"weight must lie between 0 and 1, got {self.weight!r}")
-        whole = isinstance(self.n_neighbors, (int, np.integer)) and not isinstance(self.n_neighbors, bool)
-        if not (self.n_neighbors >= 1 if whole else 0 < self.n_neighbors <= 1):
+        k = self.n_neighbors
+        whole = isinstance(k, (int, np.integer))
+        if isinstance(k, bool) or not (k >= 1 if whole else 0 < k <= 1):
             raise MethodError(
                 f"n_neighbors must be a number of rows (1, 2, ...) or a part of them (0.05), "
                 f"got {self.n_neighbors!r}"

@@ -73,6 +73,13 @@ def last_within(guess: FloatArray, score: Callable[[FloatArray], FloatArray], th
 def farthest(center: FloatArray, distance: Any) -> FloatArray:
     """The largest y with ``y - center <= distance`` as floats are subtracted."""
     distance = np.broadcast_to(distance, center.shape)
-    with np.errstate(over="ignore"):
+
+    def away(y: FloatArray) -> FloatArray:
+        return y - center
+
+    with np.errstate(over="ignore", invalid="ignore"):
         guess = center + distance
-    return last_within(guess, lambda y: y - center, distance)
+        out = last_within(guess, away, distance)
+        # where y is far smaller than both, many floats y have the same rounded difference
+        beyond = last_within(guess + np.spacing(distance) / 2, away, distance)
+        return np.where(away(beyond) <= distance, np.fmax(out, beyond), out)
