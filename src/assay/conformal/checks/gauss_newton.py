@@ -16,6 +16,7 @@ from assay.conformal.network_regressor import NetworkRegressor
 from assay.conformal.split import SplitConformalRegressor
 from assay.core.checks import FloatArray
 from assay.core.errors import AssayWarning
+from assay.core.overlap import draws_own_splits
 from assay.core.seeds import derive_seed
 
 _LEVELS = (0.1, 0.05, 0.01)
@@ -30,6 +31,7 @@ _BY_EVIDENCE = NetworkRegressor((50,), epochs=800, polish=0, reg="marglik")
 Measured = Mapping[str, Mapping[str, float]]
 
 
+@draws_own_splits(_TEST / (1 - _TEST))
 def nine_tenths(seed: int, split: Any) -> Measured:
     """All methods on 90 % of the rows, tested on the other 10 %; networks trained by Adam alone.
 
@@ -40,11 +42,13 @@ def nine_tenths(seed: int, split: Any) -> Measured:
     return _one_split(seed, split, _ADAM)
 
 
+@draws_own_splits(_TEST / (1 - _TEST))
 def nine_tenths_settled(seed: int, split: Any) -> Measured:
     """:func:`nine_tenths` with networks brought to the optimum of their loss by L-BFGS."""
     return _one_split(seed, split, _SETTLED)
 
 
+@draws_own_splits(1 / (_FOLDS - 1), _FOLDS)
 def ten_folds(seed: int, split: Any) -> Measured:
     """:func:`nine_tenths` averaged over the ten folds of one shuffle of the rows.
 
