@@ -29,8 +29,9 @@ class Measured:
     """Values of one question: ``values[metric][method][seed]``.
 
     ``ratio`` is n_test / n_train of a split (a check that draws its own says its own), 0 for
-    independent repetitions; ``failures`` counts trials that did not finish by method (calls of a check under "");
-    ``skip`` is why nothing was measured; ``target_sd`` is the standard deviation of the target.
+    independent repetitions; ``failures`` counts trials that did not finish by method (calls of a
+    check under ""); ``skip`` is why nothing was measured; ``target_sd`` is the standard deviation of
+    the target.
     """
 
     values: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
