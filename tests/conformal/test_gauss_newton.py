@@ -362,7 +362,7 @@ def test_penalty_of_a_network_trained_here_is_chosen(reg):
 
 def test_evidence_gives_each_layer_its_penalty():
     X, y = table(120)
-    network = NetworkRegressor((8,), reg="marglik", random_state=1)
+    network = NetworkRegressor((8,), polish=500, reg="marglik", random_state=1)
     trained = network.fit(X, y)
     weights = {name: value for name, value in trained.module_.named_parameters() if value.requires_grad}
     assert list(trained.reg_) == list(weights)
@@ -381,8 +381,9 @@ def test_evidence_gives_each_layer_its_penalty():
     # the rest of the layers is left out with their penalties
     last = quiet(GaussNewtonConformal(network, "marglik", params="last_layer", random_state=1).fit, X, y)
     assert last.reg_ == {name: pytest.approx(trained.reg_[name]) for name in ("3.weight", "3.bias")}
-    laplace = quiet(LinearizedLaplaceRegressor(network, "marglik", random_state=1).fit, X, y)
-    assert laplace.noise_ == trained.noise_
+    short = clone(SMALL).set_params(epochs=110)
+    laplace = quiet(LinearizedLaplaceRegressor(short, "marglik", random_state=1).fit, X, y)
+    assert laplace.noise_ == laplace.estimator_.noise_ > 0
 
 
 def test_refined_with_a_penalty_for_each_layer_is_a_ridge_refit():
