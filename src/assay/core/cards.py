@@ -64,6 +64,8 @@ class Card:
     exceptions: Mapping[str, str] = field(default_factory=dict)
     #: constructor arguments that make the method cheap enough for the conformance suite
     testing: Mapping[str, Any] = field(default_factory=dict)
+    #: constructor arguments of the worked example in the documentation, beside ``defaults``
+    example: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
 
     @property
@@ -112,7 +114,7 @@ _FIELDS = set(Card.__dataclass_fields__) - {"cls", "path"}
 #: what TOML must give for a key that is not text
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("baselines", "requires", "claims"), list),
-    **dict.fromkeys(("paper", "defaults", "exceptions", "testing"), dict),
+    **dict.fromkeys(("paper", "defaults", "exceptions", "testing", "example"), dict),
     "max_rows": int,
     "in_menu": bool,
 }
