@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from assay.conformal.tracker_base import positive
 from assay.conformal.tracker_compiled import step_for
 from assay.conformal.tracker_steps import THRESHOLD, StepTracker
 
@@ -24,8 +23,9 @@ class OnlineGradientTracker(StepTracker):
     ----------
     alpha : level in (0, 1), default 0.1
         Miscoverage.
-    lr : float, default 0.1
-        Step size, in the unit of the scores.
+    lr : float, "auto" or several floats, default 0.1
+        Step size, in the unit of the scores. "auto" weighs trackers with steps from 0.001 to 1000 by how
+        they did so far; what holds for one tracker is not promised for the mixture.
     horizon : int, default 1
         The threshold of a score is made without the horizon - 1 scores before it.
 
@@ -39,13 +39,15 @@ class OnlineGradientTracker(StepTracker):
     Angelopoulos, Candes, Tibshirani (2023), Conformal PID control for time series prediction.
     """
 
+    rates = tuple(10.0 ** (power / 2) for power in range(-6, 7))
+
     def __init__(self, alpha: Any = 0.1, lr: Any = 0.1, *, horizon: int = 1) -> None:
         self.alpha = alpha
         self.lr = lr
         self.horizon = horizon
 
-    def _parameters(self) -> _Numbers:
-        return _Numbers(self._level(), positive(self.lr, "lr"))
+    def _parameters(self, lr: float) -> _Numbers:
+        return _Numbers(self._level(), lr)
 
 
 @step_for(_Numbers)

@@ -13,6 +13,7 @@ same series then gives the same bits however its scores are divided into calls.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -73,17 +74,16 @@ def has_numba() -> bool:
 
 
 @cache
-def compiled(build: Callable[[str], Callable[..., Any]], parameters: type) -> Any:
+def compiled(build: Callable[[str], Callable[..., Any]], parameters: Any) -> Any:
     """The driver that ``build`` defines, compiled for trackers with parameters of this class.
 
     Numba keeps compiled code on disk and looks only at the file of the driver to see whether it is
     still right. So ``build(digest)`` must define a function that closes over ``digest``: what a
     function closes over is part of its key, and the digest covers the files that it calls into.
     """
-    import numba
-
+    numba: Any = importlib.import_module("numba")
     _extend_numba()
-    driver = build(_digest(_STEPS[parameters]))
+    driver = build(_digest(_STEPS.get(parameters, build)))
     options = {"error_model": "numpy", "nogil": True}
     try:
         return numba.njit(driver, cache=True, **options)
@@ -94,8 +94,7 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: type) -> An
 @cache
 def _extend_numba() -> None:
     """Tell Numba of :func:`advance` and of the functions with a twin."""
-    from numba.extending import overload
-
+    overload: Any = importlib.import_module("numba.extending").overload
     options = {"error_model": "numpy"}
 
     @overload(advance, jit_options=options)
