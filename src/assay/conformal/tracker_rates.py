@@ -32,7 +32,7 @@ def learning_rates(lr: Any, automatic: tuple[float, ...]) -> tuple[float, ...]:
         if lr != "auto":
             raise MethodError(f"lr must be a number above 0, several of them, or 'auto', got {lr!r}")
         return automatic
-    if isinstance(lr, Iterable) and getattr(lr, "ndim", 1):
+    if isinstance(lr, Iterable) and getattr(lr, "ndim", None) != 0:
         rates = tuple(positive(rate, "lr") for rate in lr)
         if not rates:
             raise MethodError("lr is an empty sequence; give at least one learning rate")

@@ -82,7 +82,7 @@ class StepTracker(OnlineTracker):
 
     def _drive(self, state: State, j: int, rate: float, scores: FloatArray, out: FloatArray) -> None:
         p = self._parameters(rate)
-        drive = compiled(build_driver, type(p)) if has_numba() else drive_arrays
+        drive = compiled(build_driver, p.__class__) if has_numba() else drive_arrays
         drive(p, state["values"][j], state["window"][j], state["pending"][j], scores, out)
 
     def _thresholds(self, state: State) -> FloatArray:
