@@ -1,4 +1,4 @@
-"""Strongly adaptive online conformal prediction (SAOCP): experts that begin at every step and live for a while."""
+"""Strongly adaptive online conformal prediction (SAOCP): experts that begin at every step."""
 
 from __future__ import annotations
 

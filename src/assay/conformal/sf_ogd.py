@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_compiled import step_for
+from assay.conformal.tracker_compiled import pick, step_for
 from assay.conformal.tracker_steps import OWN, THRESHOLD, StepTracker
 
 
 class _Numbers(NamedTuple):
     alpha: float
     lr: float
+    relative: float
 
 
 class ScaleFreeGradientTracker(StepTracker):
@@ -25,8 +26,9 @@ class ScaleFreeGradientTracker(StepTracker):
     alpha : level in (0, 1), default 0.1
         Miscoverage.
     lr : float, "auto" or several floats, default 1.0
-        In the unit of the scores; (largest score) / sqrt(3) is the paper's. "auto" weighs trackers with
-        0.01 to 10,000 by how they did so far; what holds for one tracker is not promised for the mixture.
+        In the unit of the scores; (largest score) / sqrt(3) is the paper's. "auto" weighs
+        trackers with 10, 3, 1, 0.3, 0.1 times the range of the last 100 scores by how they did so
+        far; what holds for one tracker is not promised for the mixture.
     horizon : int, default 1
         The threshold of a score is made without the horizon - 1 scores before it.
 
@@ -40,7 +42,7 @@ class ScaleFreeGradientTracker(StepTracker):
     learning, ICML.
     """
 
-    rates = tuple(10.0 ** (power / 2) for power in range(-4, 9))
+    rates = (10.0, 3.0, 1.0, 0.3, 0.1)
 
     def __init__(self, alpha: Any = 0.1, lr: Any = 1.0, *, horizon: int = 1) -> None:
         self.alpha = alpha
@@ -50,12 +52,16 @@ class ScaleFreeGradientTracker(StepTracker):
     def _columns(self) -> dict[str, int]:
         return {"squared_gradients": 1}
 
+    def _window(self) -> int:
+        return 100 if self._relative() else 0
+
     def _parameters(self, lr: float) -> _Numbers:
-        return _Numbers(self._level(), lr)
+        return _Numbers(self._level(), lr, self._relative())
 
 
 @step_for(_Numbers)
 def _step(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> None:
+    unit = pick(p.relative > 0, pick(k == 0, np.abs(s), spread), 1.0)
     gradient = (s > q) * 1.0 - p.alpha
     c[OWN] = c[OWN] + gradient * gradient
-    c[THRESHOLD] = c[THRESHOLD] + p.lr * gradient / np.sqrt(c[OWN])
+    c[THRESHOLD] = c[THRESHOLD] + p.lr * unit * gradient / np.sqrt(c[OWN])

@@ -1,10 +1,10 @@
 """Step functions written once: NumPy runs them on all series together, Numba on one series at a time.
 
-A step is a function ``step(p, c, s, q, spread, k)``, or ``(p, c, s, q, pvalue, n)``, of numbers ``p`` (a NamedTuple of floats), columns ``c``,
-a score and the threshold that was in force for it. In NumPy ``c`` is (m, n_series) and the others are
-(n_series,); in compiled code ``c`` is (m,) and the others are numbers. Choices between values are written
-with :func:`pick`, so that both readings are the same text. In NumPy a column that was read is a view:
-everything that needs its old value is computed before the column is written.
+A step is a function ``step(p, c, s, q, spread, k)``, or ``step(p, c, s, q, pvalue, n)``, of numbers ``p``
+(a NamedTuple of floats), columns ``c``, a score and the threshold that was in force for it. In NumPy ``c``
+is (m, n_series) and the others are (n_series,); in compiled code ``c`` is (m,) and the others are numbers.
+Choices between values are written with :func:`pick`, so that both readings are the same text. In NumPy a
+column that was read is a view: what needs its old value is computed before the column is written.
 
 The compiled path is taken wherever Numba is installed (extra ``fast``), whatever the size of a call: the
 same series then gives the same bits however its scores are divided into calls.

@@ -6,7 +6,9 @@ experts, memory I and loss l_i of each,
     w_i <- w_i exp(-eta l_i),  eta = sqrt((log(2 k I) + 1) / (I m)),  w <- (1 - sigma) w / sum w + sigma / k
 
 where m is the mean of ``sum w_i l_i^2`` (over all scores so far, then with memory I) and sigma = 1 / (2 I).
-The loss may be in any unit, and nothing of the scores to come is used.
+The loss may be in any unit, and nothing of the scores to come is used. The threshold is the mean weighted by
+``max(w_i - 2 sigma / k, 0)``: an expert that has little more than its share of sigma may be absurd (a rate
+a thousand times too large), and its threshold with it.
 """
 
 from __future__ import annotations
@@ -61,10 +63,17 @@ def mix(level: float, state: State, thresholds: FloatArray, scores: FloatArray, 
 
 def mixed(state: State, thresholds: FloatArray) -> FloatArray:
     """(n,) weighted thresholds of (R, n) experts."""
-    total = np.zeros(thresholds.shape[1])
-    for j, threshold in enumerate(thresholds):
-        total = total + state["rate_weights"][:, j] * threshold
-    return total
+    return _mean(state["rate_weights"], thresholds)
+
+
+def _mean(weights: FloatArray, thresholds: FloatArray) -> FloatArray:
+    """(n,) mean of (R, n) thresholds by the weights (n, R) beyond what every expert has."""
+    n_rates = len(thresholds)
+    total, mass = np.zeros(len(weights)), np.zeros(len(weights))
+    for j in range(n_rates):
+        part = np.maximum(weights[:, j] - 1 / MEMORY / n_rates, 0.0)
+        total, mass = total + part * thresholds[j], mass + part
+    return total / mass
 
 
 def mix_arrays(
@@ -82,12 +91,10 @@ def mix_arrays(
     ``weights`` is (n, R); ``loss`` (n, 2) the mean squared loss and how many it is of; ``pending``
     (n, h - 1, R + 1) scores and thresholds whose time has not come.
     """
-    n_rates, delay = len(thresholds), pending.shape[1]
+    delay = pending.shape[1]
     for t in range(scores.shape[1]):
         now, s = thresholds[:, :, t], scores[:, t].copy()
-        out[:, t] = 0.0
-        for j in range(n_rates):
-            out[:, t] += weights[:, j] * now[j]
+        out[:, t] = _mean(weights, now)
         rows = np.flatnonzero(~np.isnan(s))
         seen = loss[rows, 1].astype(np.int64)
         loss[rows, 1] += 1
@@ -141,11 +148,13 @@ def build_mixer(digest: str) -> Callable[..., None]:
         q, losses = np.empty(n_rates), np.empty(n_rates)
         for i in range(scores.shape[0]):
             for t in range(scores.shape[1]):
-                total = 0.0
+                total, mass = 0.0, 0.0
                 for j in range(n_rates):
                     q[j] = thresholds[j, i, t]
-                    total += weights[i, j] * q[j]
-                out[i, t] = total
+                    part = max(weights[i, j] - 1 / MEMORY / n_rates, 0.0)
+                    total += part * q[j]
+                    mass += part
+                out[i, t] = total / mass
                 s = scores[i, t]
                 if np.isnan(s):
                     continue

@@ -51,6 +51,10 @@ class StepTracker(OnlineTracker):
     def _rates(self) -> tuple[float, ...]:
         return learning_rates(self.lr, self.rates)
 
+    def _relative(self) -> float:
+        """1 where rates in the unit of the scores are chosen for the user: in units of the range then."""
+        return float(isinstance(self.lr, str))
+
     def _fresh(self, n_series: int) -> State:
         rates, delay = self._rates(), self._delay()
         self._parameters(rates[0])
