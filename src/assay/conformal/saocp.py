@@ -124,7 +124,15 @@ def _step(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> None:
     c[_WEIGHT] = old * weights
     c[_AGE] = old * age
     positive_part = c[_PRIOR] * np.maximum(c[_WEIGHT], 0.0)
-    total = positive_part.sum(axis=0)
+    quantile = c[_QUANTILE]
+    # sums in one order, so that both readings give the same bits
+    total = 0.0 * mixture
+    for j in range(_SLOTS):
+        total = total + positive_part[j]
     by_prior = (total <= 0.0) * 1.0
     share = (1.0 - by_prior) * positive_part + by_prior * c[_PRIOR]
-    c[THRESHOLD] = (share * c[_QUANTILE]).sum(axis=0) / share.sum(axis=0)
+    mass, moment = 0.0 * mixture, 0.0 * mixture
+    for j in range(_SLOTS):
+        mass = mass + share[j]
+        moment = moment + share[j] * quantile[j]
+    c[THRESHOLD] = moment / mass

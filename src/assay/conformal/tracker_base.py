@@ -166,7 +166,7 @@ class OnlineTracker(BaseEstimator, ABC):  # type: ignore[misc]
     def _learn(self, scores: FloatArray, name: str) -> FloatArray:
         """Thresholds before each score of (T,) or (n_series, T), in the same shape."""
         rows = scores[None] if scores.ndim == 1 else scores
-        self.check_scores(rows, name)
+        self._check_scores(rows, name)
         if not hasattr(self, "state_"):
             self.start(None if scores.ndim == 1 else len(rows))
         if len(rows) != self.n_series_:
@@ -175,7 +175,7 @@ class OnlineTracker(BaseEstimator, ABC):  # type: ignore[misc]
         self._run(self.state_, np.ascontiguousarray(rows), out)
         return out[0] if scores.ndim == 1 else out
 
-    def check_scores(self, rows: FloatArray, name: str = "scores") -> None:
+    def _check_scores(self, rows: FloatArray, name: str) -> None:
         """Refuse (n_series, T) scores that cannot be learned from."""
         if not len(rows):
             raise DataError(f"{name} is of no series")

@@ -15,7 +15,6 @@ import numpy as np
 from assay.conformal.tracker_base import OnlineTracker, State, whole_number
 from assay.conformal.tracker_compiled import advance_levels, compiled, has_numba
 from assay.core.checks import FloatArray
-from assay.core.errors import DataError
 
 #: columns: the threshold, scores seen; then a level, a quantile and a weight for each expert
 THRESHOLD, SEEN, LEVELS = range(3)
@@ -141,11 +140,6 @@ class RankTracker(OnlineTracker):
         if self.window is None and name == "sorted" and len(shape) == 1:
             return
         super()._check_length(name, shape, expected)
-
-    def check_scores(self, rows: FloatArray, name: str = "scores") -> None:
-        """Refuse (n_series, T) scores that cannot be learned from: none at all."""
-        if not len(rows):
-            raise DataError(f"{name} is of no series")
 
 
 #: with all past scores kept, runs of this many steps use a tree
