@@ -53,7 +53,7 @@ def judge(
     gain = estimate({seed: sign * (ours[seed] - versus[seed]) for seed in shared}, ratio)
     if claim.exact and math.isfinite(gain.mean):
         # the same on every seed: the value is its own interval
-        gain = replace(gain, low=gain.mean, high=gain.mean, method="exact")
+        gain = replace(gain, low=gain.mean, high=gain.mean)
     if failures:
         return Verdict("undecided", f"{failures} trials did not finish", gain)
     if not shared:
