@@ -1,5 +1,6 @@
 """Checks with known outcomes for the tests of claims."""
 
+from assay.core.errors import MissingDependency
 from assay.core.overlap import draws_own_splits
 
 
@@ -40,3 +41,7 @@ def own_nine_tenths(seed, split):
 def rippled(seed, split):
     """The same gain from the splits that are given."""
     return {"gap": {"ours": 0.0, "theirs": 0.15 + 0.1 * (-1) ** seed}}
+
+
+def without_data(seed):
+    raise MissingDependency("the folder of data is not there")
