@@ -122,8 +122,8 @@ def _best(windows: FloatArray, targets: FloatArray, grid: Sequence[float], kerne
     criteria = aicc(windows, targets, grid, kernel)
     if np.isposinf(criteria).all():
         raise MethodError(
-            f"none of {len(grid)} bandwidths from {min(grid):.3g} to {max(grid):.3g} leaves a degree of freedom "
-            f"with {len(targets)} windows; give more residuals, or bandwidth as a number"
+            f"none of {len(grid)} bandwidths from {min(grid):.3g} to {max(grid):.3g} leaves a degree of "
+            f"freedom with {len(targets)} windows; give more residuals, or bandwidth as a number"
         )
     return float(grid[int(np.argmin(criteria))])
 

@@ -61,6 +61,8 @@ class KernelWeightedResidualInterval(ResidualIntervals):
     bandwidth : "aicc" or float
         h in units of y. "aicc" (the paper's) takes, once and on the first history, the best of 9
         values by the corrected AIC of the kernel regression; more than 5,000 windows are not compared.
+        Where ``history`` is longer than what was fitted, it is chosen anew whenever the history has
+        doubled, until it is full.
     kernel : "epanechnikov" or "gaussian"
         Default the first, which the theory asks for: compact.
     n_beta : int
@@ -68,7 +70,7 @@ class KernelWeightedResidualInterval(ResidualIntervals):
     fixed_beta : float, optional
         One beta and no search.
     history : int, optional
-        How many residuals are remembered; default as many as were fitted. The oldest leave.
+        How many residuals are remembered, T; default as many as were fitted. The oldest leave.
     reweight : bool
         False leaves out the p_i: plain Nadaraya-Watson weights.
     min_ess : float, optional
@@ -172,9 +174,10 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         self._now: _Weights | None = None
         self._warned = False
         if learned is not None:
-            self.bandwidth_ = learned["bandwidth"]
+            self.bandwidth_, self._choose_at = learned["bandwidth"], int(learned["choose_at"])
             return
         self.bandwidth_ = self._choose() if self.bandwidth == "aicc" else float(self.bandwidth)
+        self._choose_at = self._next_choice()
 
     def _choose(self) -> float:
         windows, targets, last = self.history_.windows(int(self.window))
@@ -188,12 +191,20 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         return aicc_bandwidth(windows, targets, [middle * m for m in _GRID], self.kernel)
 
     def _learned(self) -> dict[str, float]:
-        return {"bandwidth": self.bandwidth_}
+        return {"bandwidth": self.bandwidth_, "choose_at": self._choose_at}
+
+    def _next_choice(self) -> int:
+        """The length of the history at which the bandwidth is chosen again; 0 for never."""
+        held, most = len(self.history_), self.history_.capacity or 0
+        return min(2 * held, most) if self.bandwidth == "aicc" and held < most else 0
 
     def _follow(self) -> None:
         self._distances.step()
         self._sorted.append(float(self.history_.values[-1]))
         self._now = None
+        if len(self.history_) == self._choose_at:
+            self.bandwidth_ = self._choose()
+            self._choose_at = self._next_choice()
 
     def _state(self) -> _Weights:
         if self._now is None:
@@ -262,8 +273,8 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         need = math.ceil(2 / level)
         warnings.warn(
             f"{n} windows of {self.window} residuals weigh as much as {ess:.1f} equal ones, which leaves "
-            f"{ess * float(level) / 2:.2f} in each tail at alpha {float(level):g}: intervals will be too short. "
-            f"A smaller window, a longer history or min_ess of at least {need} helps; said once a fit",
+            f"{ess * float(level) / 2:.2f} in each tail at alpha {float(level):g}: intervals will be too "
+            f"short. A smaller window, a longer history or min_ess of at least {need} helps; said once a fit",
             AssayWarning,
             stacklevel=4,
         )

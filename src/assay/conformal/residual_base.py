@@ -59,8 +59,14 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
         self.history_.append(residual, self._segment)
         self._follow()
 
-    def _begin(self, residuals: FloatArray, segments: NDArray[np.int64], learned: Any = None) -> None:
-        capacity = self._capacity(len(residuals))
+    def _begin(
+        self,
+        residuals: FloatArray,
+        segments: NDArray[np.int64],
+        learned: Mapping[str, float] | None = None,
+        capacity: int | None = -1,
+    ) -> None:
+        capacity = self._capacity(len(residuals)) if capacity == -1 else capacity
         self.history_ = ResidualHistory(capacity)
         kept = len(residuals) if capacity is None else min(capacity, len(residuals))
         for value, segment in zip(
@@ -171,18 +177,20 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
             "segments": self.history_.segments.copy(),
             "seen": np.int64(self.history_.seen),
             "segment": np.int64(self._segment),
+            "capacity": np.int64(0 if self.history_.capacity is None else self.history_.capacity),
             **{name: np.float64(value) for name, value in self._learned().items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> Self:
         """Go on from what :meth:`get_state` gave, with the same constructor arguments."""
-        fixed = {"residuals", "segments", "seen", "segment"}
+        fixed = {"residuals", "segments", "seen", "segment", "capacity"}
         if not fixed <= set(state):
             raise MethodError(f"the state lacks {sorted(fixed - set(state))}")
         values = check_target(state["residuals"], name="the state's residuals")
         learned = {name: float(value) for name, value in state.items() if name not in fixed}
         with all_or_nothing(self):
-            self._begin(values, np.asarray(state["segments"], dtype=np.int64), learned)
+            segments = np.asarray(state["segments"], dtype=np.int64)
+            self._begin(values, segments, learned, int(state["capacity"]) or None)
             self.history_.seen = int(state["seen"])
             self._segment = int(state["segment"])
         return self
