@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.validation import check_is_fitted
 
-from assay.core.checks import FloatArray, check_target, refuse_infinite, row_count
+from assay.conformal.interval_base import training_target
+from assay.core.checks import FloatArray, refuse_infinite, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.models import predict_values
 from assay.core.seeds import derive_seed, seed_of
@@ -78,8 +79,7 @@ class BootstrapResiduals(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         MethodError
             ``n_models`` below 2.
         """
-        check_consistent_length(X, y)
-        target = check_target(y)
+        target = training_target(X, y)
         n = len(target)
         if n < 2:
             raise DataError(f"{n} sample(s) given: at least 2 are needed, one to train and one to leave out")
@@ -123,6 +123,12 @@ class BootstrapResiduals(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             if weight > 0:
                 out += weight * predict_values(model, X)
         return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._template()).input_tags
+        tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+        return tags
 
 
 def leave_out_shares(out_of_bag: NDArray[np.bool_]) -> FloatArray:

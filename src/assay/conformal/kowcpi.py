@@ -221,22 +221,17 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         weight on a few windows, whatever the kernel: there it is left out.
         """
         flat = _FLAT * math.sqrt(float(squared[np.isfinite(squared)].max(initial=0.0)))
-        bandwidth, plain = self.bandwidth_, None
-        while bandwidth <= flat:
+        bandwidth = self.bandwidth_
+        now = self._weigh(squared, bandwidth, reweight=False)
+        while (now.ess < least or now.uniform) and bandwidth <= flat:
             bandwidth *= _WIDEN
-            K = self._kernel(squared, bandwidth)
-            if K.any() and effective_size(K / K.sum()) >= least:
-                now = self._weigh(squared, bandwidth)
-                if now.ess >= least:
-                    return now
-                plain = plain or bandwidth
-        return self._weigh(squared, plain or bandwidth, reweight=False)
-
-    def _kernel(self, squared: FloatArray, bandwidth: float) -> FloatArray:
-        K = kernel_values(squared, bandwidth, self.kernel)
-        if self.time_decay is not None:
-            K *= np.power(self.time_decay, np.arange(len(K)))
-        return K
+            now = self._weigh(squared, bandwidth, reweight=False)
+        if not self.reweight or self._weigh(squared, flat).ess < least:
+            return now
+        plain = now
+        while (now := self._weigh(squared, bandwidth)).ess < least and bandwidth <= flat:
+            bandwidth *= _WIDEN
+        return now if now.ess >= least else plain
 
     def _weigh(self, squared: FloatArray, bandwidth: float, reweight: bool = True) -> _Weights:
         n = len(squared)

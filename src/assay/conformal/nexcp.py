@@ -32,7 +32,7 @@ class NexCP(ResidualIntervals):
         ``1 - alpha``.
     history : int, optional
         How many residuals are remembered. Default as many as matter: those left out weigh less than
-        1e-12 together (2,979 at 0.99); all for ``rho = 1``.
+        1e-12 together (3,208 at 0.99); all for ``rho = 1``.
 
     Notes
     -----
@@ -75,7 +75,7 @@ class NexCP(ResidualIntervals):
         n = len(self._sorted.values)
         if n == 0:
             return np.array([-np.inf, np.inf])
-        powers = np.power(self.rho, np.arange(1, n + 1))
+        powers = np.power(float(self.rho), np.arange(1, n + 1))
         mass = np.cumsum(powers[self._sorted.ages])
         mass /= mass[-1] + 1
         at = int(np.searchsorted(mass, float(1 - level) - _TOLERANCE))

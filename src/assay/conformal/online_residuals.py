@@ -85,8 +85,24 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
         ends = rows[:, None] + offsets
         return np.asarray(ends[0] if centre.ndim == 0 else ends)
 
-    def update(self, y: Any) -> Self:
+    @property
+    def n_series_(self) -> int:
+        """Number of series; 1 before the first call."""
+        return len(getattr(self, "_series", [None]))
+
+    def start(self, n_series: int | None = None) -> Self:
+        """Forget everything and begin with n series that have seen nothing (None: one, as numbers)."""
+        self._level()
+        for name in ("_series", "_single", "_forecast"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self._start(n_series, "n_series")
+        return self
+
+    def update(self, y: Any, forecast: Any = None) -> Self:
         """Take in the outcome of the last forecast: a number, or (n_series,); NaN changes nothing.
+
+        ``forecast`` is that of this outcome where it is not the last one given to ``predict_interval``.
 
         Raises
         ------
@@ -95,14 +111,16 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
         MethodError
             No forecast was given before.
         """
+        if forecast is not None:
+            self.predict_interval(forecast)
         outcome = np.atleast_1d(to_float(to_numpy(y), "y"))
-        forecast = getattr(self, "_forecast", None)
-        if forecast is None:
+        centre = getattr(self, "_forecast", None)
+        if centre is None:
             raise MethodError("update needs the forecast that y belongs to: call predict_interval before it")
-        if outcome.shape != forecast.shape:
-            raise DataError(f"y has shape {outcome.shape}, the forecasts had {forecast.shape}")
+        if outcome.shape != centre.shape:
+            raise DataError(f"y has shape {outcome.shape}, the forecasts had {centre.shape}")
         _refuse_infinite(outcome[:, None], "y")
-        for series, residual in zip(self._series, outcome - forecast, strict=True):
+        for series, residual in zip(self._series, outcome - centre, strict=True):
             if not np.isnan(residual):
                 for ready in series.arrived(residual[None]):
                     series.take(float(ready))
@@ -143,9 +161,7 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, y: Any, forecasts: Any) -> Self:
         """Forget everything and go through past outcomes and their forecasts, as :meth:`run` does."""
-        for name in ("_series", "_single", "_forecast"):
-            if hasattr(self, name):
-                delattr(self, name)
+        self.start(None if np.ndim(y) == 1 else len(y))
         self.run(y, forecasts)
         return self
 
@@ -231,6 +247,7 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
     def _start(self, n_series: int | None, name: str) -> None:
         """Begin with n series (None: one, given as numbers), or check that it is as many as before."""
         if not hasattr(self, "_series"):
+            self._level()
             self._single = n_series is None
             self._series = [self._fresh() for _ in range(1 if n_series is None else n_series)]
             self._forecast = None
@@ -257,7 +274,7 @@ class _Series:
     def offsets(self, level: Fraction) -> FloatArray:
         """(2,) offsets of the next interval."""
         if self.method is not None:
-            return self.method._offsets(level)
+            return np.asarray(self.method._offsets(level))
         return ranked_sides(np.sort(self.collected), level)
 
     def take(self, residual: float) -> None:
@@ -287,7 +304,7 @@ class _Series:
         known = np.maximum(known, 0)
         if known.max(initial=0) == len(ready):
             out[-1] = self.offsets(level)
-        return out[known]
+        return np.asarray(out[known])
 
 
 def _padded(rows: list[Any]) -> Any:

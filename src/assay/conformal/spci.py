@@ -84,6 +84,8 @@ class SPCI(ResidualIntervals):
 
     def _learn(self, learned: Mapping[str, float] | None) -> None:
         width = whole_window(self.window, "window")
+        if learned is not None:
+            self._rows = int(learned["rows"])
         if min(len(self.history_), self._rows) <= width + 1:
             raise DataError(
                 f"{min(len(self.history_), self._rows)} residuals remembered with windows of {width}: "
@@ -91,8 +93,6 @@ class SPCI(ResidualIntervals):
             )
         self._since = 0 if learned is None else int(learned["since"])
         self._seed = seed_of(self.random_state) if learned is None else int(learned["seed"])
-        if learned is not None:
-            self._rows = int(learned["rows"])
         self._forest: _Forest | None = None
 
     def _learned(self) -> dict[str, float]:
