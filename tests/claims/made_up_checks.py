@@ -1,5 +1,7 @@
 """Checks with known outcomes for the tests of claims."""
 
+from assay.core.errors import MissingDependency
+
 
 def steady(seed):
     """The gain of ours over theirs is 0.1 on every seed but for a ripple."""
@@ -27,3 +29,7 @@ def on_split(seed, split):
 def silent_once(seed):
     """The third repetition measures nothing, without an error."""
     return {} if seed == 2 else steady(seed)
+
+
+def without_data(seed):
+    raise MissingDependency("the folder of data is not there")

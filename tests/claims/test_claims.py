@@ -55,6 +55,8 @@ def claim(**changes):
         ({"better": "larger"}, "'lower' or 'higher', got 'larger'"),
         ({"unit": "metres"}, "unit must be"),
         ({"seeds": 1}, "at least 2"),
+        ({"exact": True}, "an exact claim has a check, no dataset, and seeds = 1"),
+        ({"exact": True, "seeds": 1, "dataset": "iris"}, "an exact claim has a check, no dataset"),
         ({"check": None}, "name a dataset, a check, or both"),
         ({"verdict": "holds"}, r"unknown keys \['verdict'\]"),
     ],
@@ -118,6 +120,25 @@ def test_no_difference_at_all_is_not_a_better_one(better):
     assert judge(claim(better=better), same, dict(same), 0.5).outcome == "does not hold"
     assert judge(claim(better=better, margin=-0.01), same, dict(same), 0.5).outcome == "holds"
     assert judge(claim(better="higher", margin=0.25), same, dict.fromkeys(same, 0.0), 0.5).outcome == "holds"
+
+
+@pytest.mark.parametrize(
+    ("ours", "margin", "outcome"),
+    [(0.9, 0.0, "holds"), (1.0, 0.0, "does not hold"), (1.1, 0.0, "does not hold"), (1.1, -0.2, "holds")],
+)
+def test_one_value_decides_where_nothing_is_random(ours, margin, outcome):
+    exact = claim(seeds=1, exact=True, margin=margin)
+    verdict = judge(exact, {0: ours}, {0: 1.0}, 0.0)
+    assert verdict.outcome == outcome
+    assert verdict.gain.low == verdict.gain.high == pytest.approx(1.0 - ours)
+    assert judge(exact, {0: ours}, {0: 1.0}, 0.0, failures=1).outcome == "undecided"
+    assert judge(exact, {0: np.nan}, {0: 1.0}, 0.0).outcome == "undecided"
+    assert judge(exact, {0: np.inf}, {0: 1.0}, 0.0).outcome == "undecided"
+
+
+def test_a_check_without_its_data_is_skipped(monkeypatch):
+    (row,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:without_data"})
+    assert (row.verdict, row.reason) == ("skipped", "the folder of data is not there")
 
 
 def test_seeds_that_only_one_side_or_nobody_has_leave_it_undecided():

@@ -155,6 +155,8 @@ def _measure_check(question: Question, table: Table | None, tick: Callable[[str]
                 split = task.split(table, seed)
                 ratios.append(len(split.y_test) / len(split.y_train))
                 found = check(seed, split)
+        except MissingDependency as error:  # nothing was measured, and nothing failed
+            return Measured(skip=str(error))
         except Exception as error:  # one failed repetition is a row of the ledger, not the end of it
             errors.append(f"seed {seed}: {type(error).__name__}: {error}")
             found = {}
