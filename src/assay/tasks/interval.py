@@ -73,7 +73,7 @@ class IntervalTask(Task):
         """Refuse targets that are not numbers, infinite or constant, and tables too small for alpha."""
         y, kind, n = table.y, kind_of(table.y), len(table)
         if kind != "number":
-            raise TaskError(_no_numbers(y, table.target, kind))
+            raise TaskError(no_numbers(y, table.target, kind))
         values = y.to_numpy(dtype=np.float64)
         infinite = np.isinf(values)
         if infinite.any():
@@ -157,7 +157,7 @@ class IntervalTask(Task):
         return Outcome(metrics, detail, notices)
 
 
-def _no_numbers(y: pd.Series[Any], target: str, kind: str) -> str:
+def no_numbers(y: pd.Series[Any], target: str, kind: str) -> str:
     shown = ", ".join(repr(str(value)) for value in y.drop_duplicates().head(3))
     what = {"bool": "true or false", "date": "dates"}.get(kind, "text")
     line = f"the target {target!r} is {what} ({shown}); an interval needs numbers"
