@@ -268,9 +268,10 @@ def _repeats(panel: Panel, known: int) -> tuple[int, ...]:
     peaks = lag[(correlation[lag] > correlation[lag - 1]) & (correlation[lag] >= correlation[lag + 1])]
     if not len(peaks) or correlation[peaks].max() < _SEASON_CORRELATION:
         return ()
-    # the shortest that is nearly as good as the best: multiples of a season repeat too
-    good = peaks[correlation[peaks] >= 0.9 * correlation[peaks].max()]
-    return (int(good[0]),)
+    best = int(peaks[correlation[peaks].argmax()])
+    # multiples of a season repeat too: the shortest divisor that is nearly as good
+    good = [int(m) for m in peaks if best % m == 0 and correlation[m] >= 0.9 * correlation[best]]
+    return (good[0],)
 
 
 def _chosen(seasons: Sequence[int] | None, panel: Panel, known: int) -> tuple[int, ...]:

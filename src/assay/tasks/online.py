@@ -51,7 +51,7 @@ class OnlineTask(Task):
             "mean width",
             "target",
             "lower",
-            "Mean width, infinite if any interval is; many series: in units of each one's mean change a step.",
+            "Mean width, infinite if any interval is; many series: in units of their mean change a step.",
         ),
         Metric("median_width", "median width", "target", "lower", "Median width."),
         Metric("share_infinite", "infinite", "share", "lower", "Share of intervals with an infinite end."),
