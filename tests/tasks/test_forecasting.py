@@ -162,7 +162,7 @@ def test_seasons_of_the_calendar(freq, season):
 def test_seasons_found_in_the_values():
     rng = np.random.default_rng(0)
     t = np.arange(600)
-    wave = make_panel(pd.DataFrame({"y": np.sin(2 * np.pi * t / 37) + 0.1 * rng.normal(size=600)}), "y")
+    wave = make_panel(pd.DataFrame({"y": np.sin(2 * np.pi * t / 37) + 0.03 * rng.normal(size=600)}), "y")
     walk = make_panel(pd.DataFrame({"y": np.cumsum(rng.normal(size=600))}), "y")
     assert season_lengths(wave, 600) == (37,)
     assert season_lengths(walk, 600) == ()

@@ -264,7 +264,9 @@ def _repeats(panel: Panel, known: int) -> tuple[int, ...]:
         power = np.abs(np.fft.rfft((change - change.mean()) / sd, size)) ** 2
         total += np.fft.irfft(power)[: most + 2] / len(change)
     correlation = total / len(fullest)
-    lag = np.arange(2, most + 1)
+    # only lags beyond the first at which the values no longer look alike: noise has small peaks before
+    below = np.flatnonzero(correlation[: most + 1] < 0)
+    lag = np.arange(max(2, int(below[0])) if len(below) else most + 1, most + 1)
     peaks = lag[(correlation[lag] > correlation[lag - 1]) & (correlation[lag] >= correlation[lag + 1])]
     if not len(peaks) or correlation[peaks].max() < _SEASON_CORRELATION:
         return ()
