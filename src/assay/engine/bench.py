@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -48,11 +48,11 @@ _MEMORY_WORDS = (
 )
 
 
-def load_task(name: str) -> Task:
-    """A task by its name, or of the class at ``package.module:Class``."""
+def load_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """A task by its name, or of the class at ``package.module:Class``, with the options asked for."""
     if ":" not in name:
-        return get_task(name)
-    task: Task = import_object(name)()
+        return get_task(name, **(options or {}))
+    task: Task = import_object(name)(**(options or {}))
     return task
 
 
@@ -94,9 +94,10 @@ class Bench:
     alpha: Fraction
     model: Any
     isolated: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.task = load_task(self.task_name)
+        self.task = load_task(self.task_name, self.options)
         self.model = load_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
         self._limited_at = 0

@@ -385,6 +385,8 @@ def _notes(summary: Summary) -> str:
     facts: list[tuple[str, str]] = [
         ("Data", info.source),
         ("Rows and features", f"{info.n_rows:,} rows, {info.n_features:,} features, target {info.target}"),
+        ("Time", info.time or ""),
+        ("Group", info.group or ""),
         ("Task", info.why_task or info.task),
         ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
     ]
@@ -406,9 +408,12 @@ def _definitions(facts: Sequence[tuple[str, str]]) -> str:
 def python_call(info: RunInfo) -> str:
     """The call of the Python API that asks the same question."""
     names = [str(spec.get("target") if spec.get("card") is None else spec["name"]) for spec in info.methods]
+    target = list(info.targets) if len(info.targets) > 1 else info.target
+    roles = {"time": info.time, "group": info.group, **info.options}
+    more = "".join(f", {key}={value!r}" for key, value in roles.items() if value is not None)
     return (
-        f"assay.compare({info.source!r}, target={info.target!r}, methods={names!r}, model={info.model!r}, "
-        f"seeds={list(info.seeds)!r}, alpha={info.alpha}, task={info.task!r})"
+        f"assay.compare({info.source!r}, target={target!r}, methods={names!r}, model={info.model!r}, "
+        f"seeds={list(info.seeds)!r}, alpha={info.alpha}, task={info.task!r}{more})"
     )
 
 
