@@ -154,7 +154,9 @@ def test_column_of_forecasts():
 )
 def test_seasons_of_the_calendar(freq, season):
     n = 500
-    frame = pd.DataFrame({"when": pd.date_range("1950-01-01", periods=n, freq=freq), "load": np.arange(n) % 9.0})
+    frame = pd.DataFrame(
+        {"when": pd.date_range("1950-01-01", periods=n, freq=freq), "load": np.arange(n) % 9.0}
+    )
     found = season_lengths(one(frame), n)
     assert found == (season or (9,))
 

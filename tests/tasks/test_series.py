@@ -58,14 +58,18 @@ def test_irregular_times_are_rows_with_a_notice():
 
 @pytest.mark.parametrize("freq", ["MS", "ME"])
 def test_months_are_regular(freq):
-    frame = pd.DataFrame({"when": pd.date_range("2000-01-01", periods=60, freq=freq), "load": np.arange(60.0)})
+    frame = pd.DataFrame(
+        {"when": pd.date_range("2000-01-01", periods=60, freq=freq), "load": np.arange(60.0)}
+    )
     assert panel_of(frame).notes == ()
 
 
 def test_repeated_times_name_their_rows():
     frame = hourly(40)
     frame.loc[30, "when"] = frame.loc[12, "when"]
-    with pytest.raises(DataError, match=r"in 1 of 40 rows, first 2024-01-01 12:00 in rows 12 and 30; leave one"):
+    with pytest.raises(
+        DataError, match=r"in 1 of 40 rows, first 2024-01-01 12:00 in rows 12 and 30; leave one"
+    ):
         panel_of(frame)
 
 
@@ -91,7 +95,8 @@ def test_offsets_of_several_zones_are_one_time():
     frame = hourly(60)
     offsets = [0 if i % 2 else 5 for i in range(60)]
     text = [
-        f"{(t + pd.Timedelta(hours=h)).isoformat()}+0{h}:00" for t, h in zip(frame["when"], offsets, strict=True)
+        f"{(t + pd.Timedelta(hours=h)).isoformat()}+0{h}:00"
+        for t, h in zip(frame["when"], offsets, strict=True)
     ]
     panel = panel_of(as_table(frame.assign(when=text), "load").frame)
     np.testing.assert_array_equal(panel.y, panel_of(frame).y)
@@ -144,7 +149,9 @@ def test_series_without_common_times_end_together():
 def test_missing_names_of_series():
     frame = many()
     frame.loc[3, "name"] = None
-    with pytest.raises(DataError, match=r"'name', which names the series, is missing in 1 of 840 rows, first at row 3"):
+    with pytest.raises(
+        DataError, match=r"'name', which names the series, is missing in 1 of 840 rows, first at row 3"
+    ):
         panel_of(frame, target="value", time="step", group="name")
 
 

@@ -91,7 +91,7 @@ class LagForecaster(Forecaster, BaseEstimator):  # type: ignore[misc]
                 f"no step of the first {known:,} has both a target and a value {horizon} steps before; "
                 "there is nothing to learn a forecast from"
             )
-        model = clone(self.estimator) if self.estimator is not None else _default_regressor()
+        model = clone(self.estimator) if self.estimator is not None else default_regressor()
         model.fit(X, y)
         out = np.empty((panel.n_series, stop - origin))
         block = max(_ROWS_AT_ONCE // panel.n_series, 1)
@@ -280,7 +280,8 @@ def _chosen(seasons: Sequence[int] | None, panel: Panel, known: int) -> tuple[in
     return season_lengths(panel, known) if seasons is None else tuple(int(m) for m in seasons)
 
 
-def _default_regressor() -> Any:
+def default_regressor() -> Any:
+    """Ridge regression on standardised numbers; the penalty is chosen by leave-one-out."""
     return make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 5, 8)))
 
 

@@ -16,7 +16,12 @@ from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import measures, running
 from assay.tasks.base import Metric, Outcome, Task
-from assay.tasks.forecasting import ColumnForecaster, as_forecaster, column_of_forecasts
+from assay.tasks.forecasting import (
+    ColumnForecaster,
+    as_forecaster,
+    column_of_forecasts,
+    default_regressor,
+)
 from assay.tasks.interval import no_numbers
 from assay.tasks.series import Panel, check_horizon, check_target, make_panel, show_time
 from assay.tasks.stretches import MIN_STEPS, STRETCHES, WINDOWS, Stretch, detail, parts, typical_change
@@ -36,7 +41,7 @@ class OnlineTask(Task):
     """
 
     name: ClassVar[str] = "online"
-    reference: ClassVar[str] = "aci"
+    reference: ClassVar[str] = "ogd"
     size_metric: ClassVar[str] = "mean_width"
     coverage_metric: ClassVar[str] = "coverage"
     max_seeds: ClassVar[int | None] = STRETCHES
@@ -222,8 +227,8 @@ class OnlineTask(Task):
         )
 
     def default_model(self) -> Any:
-        """A ridge regression on lagged values; see :class:`~assay.tasks.forecasting.LagForecaster`."""
-        return as_forecaster(None)
+        """The regression inside :class:`~assay.tasks.forecasting.LagForecaster`: ridge on lagged values."""
+        return default_regressor()
 
     def accepts(self, method: Any) -> str | None:
         """None if there is ``run``, or ``predict_interval`` and ``update``."""

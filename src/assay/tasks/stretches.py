@@ -81,6 +81,7 @@ def detail(
     start = min(max(centre - _CLOSE_UP // 2, 0), max(n - _CLOSE_UP, 0))
     near = np.arange(start, min(start + _CLOSE_UP, n))
     window = next((w for w in reversed(WINDOWS) if n >= 2 * w), min(WINDOWS[0], max(n // 4, 1)))
+    # many series move together: the steps, not the series times the steps, say how much is known
     steps = judged.any(axis=0).sum()
 
     def shown(at: NDArray[np.intp]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def detail(
     return {
         "n_train": split.n_fit,
         "n_calib": B,
-        "n_test": int(judged.sum()),
+        "n_test": int(steps),
         "disjoint": True,
         "expected_coverage": list(measures.binomial_coverage(int(steps), alpha)),
         "stretch": {
