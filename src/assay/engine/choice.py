@@ -16,6 +16,8 @@ from assay.engine.wording import interval, mean, number, share, signed
 SIGNIFICANCE = 0.05
 #: fewer seeds than this say too little about their own spread to test with
 MIN_SEEDS_FOR_T = 3
+#: over stretches of time: more misses than this times those asked for are too many, however they are spread
+MISSES_TOLERATED = 1.2
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
     One or two seeds: the mean lies under the 5 % quantile of the coverage of an exactly valid
     method on a single split (beta-binomial in the calibration and test rows; in the training rows where
     a method has no calibration part). Where the seeds are stretches of time, the correction is nought, n the
-    number of steps tested in all, and that quantile the binomial one of a stretch.
+    number of steps tested in all, and that quantile the binomial one of a stretch. There a method is also
+    too low whose misses in all are more than ``MISSES_TOLERATED`` times those asked for and beyond chance:
+    good coverage in one stretch and bad in the next is the method's doing, not a matter of the draw.
     """
     found = summary.method(method)
     name = summary.task.coverage_metric
@@ -79,7 +83,10 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
         return shortfall < 0, "the same on every seed"
     t = shortfall / error
     words = "under" if t < critical else "not under"
-    return t < critical, f"t = {signed(t, 2)}, {words} {number(critical, 2)}"
+    said = f"t = {signed(t, 2)}, {words} {number(critical, 2)}"
+    if rows.disjoint and t >= critical and (factor := _excess(coverage.mean, summary.target, rows.test * J)):
+        return True, f"{said}, but {number(factor)} times the misses asked for"
+    return t < critical, said
 
 
 def _bound(summary: Summary, rows: Rows) -> float:
@@ -92,6 +99,13 @@ def _bound(summary: Summary, rows: Rows) -> float:
 def _tested(rows: Rows, J: int) -> int:
     """Rows behind a mean coverage: all of the table, where every split draws from all of it."""
     return J * rows.test if rows.disjoint else rows.total
+
+
+def _excess(coverage: float, target: float, n: int) -> float | None:
+    """Misses in units of those asked for, where they are too many for n independent steps, else None."""
+    factor = (1 - coverage) / (1 - target)
+    by_chance = float(stats.binom.ppf(SIGNIFICANCE, n, target)) / n
+    return factor if factor > MISSES_TOLERATED and coverage < by_chance else None
 
 
 def _binomial_error(target: float, n: int) -> float:
@@ -154,6 +168,8 @@ def rule(summary: Summary) -> str:
             if not widest.disjoint:
                 test += f", variance times {factor}{less} after Nadeau and Bengio"
             test += f", standard error at least {floor:.4f}, the binomial error of {tested:,} rows"
+            if widest.disjoint:
+                test += f"; or more than {MISSES_TOLERATED:g} times the misses asked for in all"
     else:
         test = "mean coverage under the 5 % quantile of an exactly valid method on one split"
         for rows in every:

@@ -34,6 +34,8 @@ from assay.tasks.series import Panel
 _MAX_ROWS = 200_000
 _ROWS_AT_ONCE = 100_000
 _DAY = 86_400
+#: other columns are taken at most so many deviations from their mean
+_FARTHEST = 4.0
 #: regular step in seconds -> lengths of the seasons in steps; other steps that divide a day: one day
 _SEASONS = {3600: (24, 168), _DAY: (7,), 7 * _DAY: (52,)}
 _MOST_STEPS_A_DAY = 1440
@@ -320,7 +322,8 @@ class _Features:
             return None
         past = np.sort(rows[rows >= 0])
         prepared = preparation(frame.iloc[past]).fit(frame.iloc[past])
-        return np.asarray(prepared.transform(frame), dtype=np.float64)
+        # a linear model must not follow a price a hundred deviations out
+        return np.clip(np.asarray(prepared.transform(frame), dtype=np.float64), -_FARTHEST, _FARTHEST)
 
     def training(self, first: int) -> tuple[FloatArray, FloatArray]:
         """Rows of all series at steps first .. known - 1 whose target and last value are known."""
