@@ -6,8 +6,12 @@ from pathlib import Path
 # the made-up results are shared with the tests one folder up
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from made_up import FAKES, Fake, info, interval_results, label_set_results, result
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tasks"))
 
+from made_up import FAKES, Fake, info, interval_results, label_set_results, result
+from series_toys import Constant, Gradient, hourly, many
+
+import assay
 from assay.engine.comparison import Comparison
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&{}"
@@ -63,7 +67,23 @@ def _labels(classes):
     )
 
 
+def _online():
+    methods = [("ogd", Gradient()), ("fixed", Constant(0.5)), ("endless", Constant(float("inf")))]
+    return assay.compare(hourly(1100), "load", time="when", methods=methods, in_process=True)
+
+
+def _online_many():
+    frame = many((200, 200, 150)).rename(columns={"name": MARKUP, "value": f"price {MARKUP}"})
+    frame[MARKUP] = MARKUP + frame[MARKUP]
+    roles = {"time": "step", "group": MARKUP, "horizon": 2, "seeds": [1, 4]}
+    return assay.compare(
+        frame, f"price {MARKUP}", methods=[(MARKUP, Gradient(horizon=2))], in_process=True, **roles
+    )
+
+
 CASES = {
+    "online": _online,
+    "online-many": _online_many,
     "interval": lambda: Comparison(
         info([{**fake.spec, "name": fake.name} for fake in FAKES]), interval_results()
     ),

@@ -299,7 +299,9 @@ def _band_chart(
     right = width - 6.0
     steps = [int(step) for column, _ in parts_of for step in column["step"]]
     x = Scale(min(steps), max(max(steps), min(steps) + 1), left, right)
-    parts = [words(0, 13, shorten(name, 30), "strong"), words(width, 13, y_label, "tick", "end")]
+    short = 30 if width == WIDE else 16
+    parts = [words(0, 13, shorten(name, short), "strong")]
+    parts.append(words(width, 13, shorten(y_label, short), "tick", "end"))
     for value, label in labels:
         parts += [
             line(left, y(value), right, y(value), "grid"),
