@@ -32,7 +32,7 @@ def group(frame=None):
     [
         ({"load": list("ab") * 100}, TaskError, r"'load' is text \('a', 'b'\); an interval needs numbers"),
         ({"load": np.r_[np.inf, np.arange(199.0)]}, DataError, r"infinite in 1 of 200 rows, first at row 0"),
-        ({"load": np.full(200, 3.0)}, DataError, r"constant: 3 in 200 rows"),
+        ({"load": np.r_[np.nan, np.full(199, 3.0)]}, DataError, r"constant: 3 in all 199 rows"),
         (
             {"when": [*range(199), 7]},
             DataError,

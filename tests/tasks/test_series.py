@@ -7,7 +7,7 @@ from series_toys import hourly, many
 
 from assay.core.errors import DataError
 from assay.data.read import as_table
-from assay.tasks.series import check_target, make_panel, show_time
+from assay.tasks.series import make_panel, show_time
 
 
 def panel_of(frame, **roles):
@@ -153,19 +153,6 @@ def test_missing_names_of_series():
         DataError, match=r"'name', which names the series, is missing in 1 of 840 rows, first at row 3"
     ):
         panel_of(frame, target="value", time="step", group="name")
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([1.0, np.inf, 2.0], r"infinite in 1 of 3 rows, first at row 1"),
-        ([np.nan] * 3, r"missing in all 3 rows"),
-        ([4.0, np.nan, 4.0], r"constant: 4 in 2 rows"),
-    ],
-)
-def test_targets_that_cannot_be_forecast(values, message):
-    with pytest.raises(DataError, match=message):
-        check_target(np.array(values), "load")
 
 
 def test_times_for_reading():

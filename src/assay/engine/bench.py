@@ -142,7 +142,7 @@ class Bench:
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
-            model = self._default_model(trial.method) if self.model is None else self.model
+            model = self._model_for(trial.method)
             method = build_method(target, trial.method, model, trial.seed, self.alpha, notices, self.options)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
@@ -152,10 +152,12 @@ class Bench:
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
 
-    def _default_model(self, method: MethodSpec) -> Any:
+    def _model_for(self, method: MethodSpec) -> Any:
         card = all_cards().get(method.card) if method.card else None
         quantile = card is not None and card.model == "quantile"
-        return self.task.default_quantile_model() if quantile else self.task.default_model()
+        if self.model is None:
+            return self.task.default_quantile_model() if quantile else self.task.default_model()
+        return self.model if quantile else self.task.fitting(self.model)
 
     @contextlib.contextmanager
     def _one_thread(self) -> Iterator[None]:

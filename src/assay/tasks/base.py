@@ -73,6 +73,8 @@ class Task(ABC):
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False
+    #: seeds 0 .. max_seeds - 1 exist; None is any number
+    max_seeds: ClassVar[int | None] = None
     #: what it can be asked beside the level: arguments of its constructor, each with a default
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -92,6 +94,10 @@ class Task(ABC):
         """The same for methods whose card says that the model learns quantiles."""
         return self.default_model()
 
+    def fitting(self, model: Any) -> Any:
+        """The user's model in the form in which this task's methods can use it; the model itself here."""
+        return model
+
     @abstractmethod
     def accepts(self, method: Any) -> str | None:
         """None if the method (a class or an object) meets this task's contract, else what it lacks."""
@@ -104,9 +110,6 @@ class Task(ABC):
         with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
         on both together.
         """
-
-    #: seeds 0 .. max_seeds - 1 exist; None is any number
-    max_seeds: ClassVar[int | None] = None
 
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""

@@ -12,7 +12,6 @@ import numpy as np
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.core.levels import smallest_n
-from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import measures, running
 from assay.tasks.base import Metric, Outcome, Task
@@ -22,8 +21,8 @@ from assay.tasks.forecasting import (
     column_of_forecasts,
     default_regressor,
 )
-from assay.tasks.interval import no_numbers
-from assay.tasks.series import Panel, check_horizon, check_target, make_panel, show_time
+from assay.tasks.numeric import check_numbers
+from assay.tasks.series import Panel, check_horizon, make_panel, show_time
 from assay.tasks.stretches import MIN_STEPS, STRETCHES, WINDOWS, Stretch, detail, parts, typical_change
 
 
@@ -119,10 +118,7 @@ class OnlineTask(Task):
 
     def check(self, table: Table, alpha: Fraction) -> None:
         """Refuse targets that are not numbers, times that do not order the rows, and series too short."""
-        y, kind = table.frame[table.target], kind_of(table.frame[table.target])
-        if kind != "number":
-            raise TaskError(no_numbers(y, table.target, kind))
-        check_target(y.to_numpy(dtype=np.float64), table.target)
+        check_numbers(table.y, table.target, "an interval", "there is no task for labels over time")
         panel = self.panel(table)
         need = smallest_n(alpha)
         if need is None:

@@ -279,24 +279,6 @@ def _axis(
     return axis, np.asarray(np.searchsorted(axis, when), dtype=np.intp)
 
 
-def check_target(values: FloatArray, name: str) -> None:
-    """Refuse targets that are infinite, constant or missing in every row."""
-    n = len(values)
-    infinite = np.isinf(values)
-    if infinite.any():
-        raise DataError(
-            f"the target {name!r} is infinite in {int(infinite.sum())} of {n:,} rows, first at row "
-            f"{int(infinite.argmax())}; leave it empty there"
-        )
-    known = values[~np.isnan(values)]
-    if not len(known):
-        raise DataError(f"the target {name!r} is missing in all {n:,} rows")
-    if known.min() == known.max():
-        raise DataError(
-            f"the target {name!r} is constant: {known[0]:g} in {len(known):,} rows; nothing to predict"
-        )
-
-
 def check_horizon(horizon: Any) -> int:
     """The horizon as a whole number of steps from 1, or a TaskError."""
     whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)

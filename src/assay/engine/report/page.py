@@ -10,7 +10,7 @@ from typing import Any
 from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
-from assay.engine.report import figures, online_figures
+from assay.engine.report import figures, online_figures, region_figures
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.online_figures import TimeFigure
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
@@ -324,7 +324,8 @@ def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> s
     if figures.expected_band(summary):
         caption += f"The band: {expected_words(summary.task)} "
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
-        caption += "A triangle at the right edge is an infinite mean size. "
+        size = summary.label(summary.task.size_metric)
+        caption += f"A triangle at the right edge is an infinite {size}. "
     caption += wide.note
     if narrow.note and not wide.note:
         caption += f"On a narrow screen: {narrow.note[:1].lower()}{narrow.note[1:]}"
@@ -377,7 +378,12 @@ def _groups(summary: Summary, choice: Choice) -> str:
 
 def _examples(summary: Summary, choice: Choice) -> str:
     intervals = figures.example_intervals(summary, choice)
-    return _figure(intervals) + _figure(figures.example_sets(summary, choice))
+    drawn = [_figure(intervals), _figure(figures.example_sets(summary, choice))]
+    drawn += [
+        _figure(region_figures.planes(summary, choice), "In the plane of the targets"),
+        _figure(region_figures.volumes(summary, choice), "Volumes", beside=True),
+    ]
+    return "".join(drawn)
 
 
 def _failed(summary: Summary) -> str:
