@@ -71,7 +71,11 @@ def test_exceptions_have_reasons(card):
 
 def _files_of_methods():
     """Module, card and claim checks of each method: they name itself and its baselines."""
-    modules = [Path(*card.cls.partition(":")[0].split(".")).with_suffix(".py") for card in CARDS]
+    inner = [
+        v["class"] for card in CARDS for v in card.defaults.values() if isinstance(v, dict) and "class" in v
+    ]
+    classes = [card.cls for card in CARDS] + inner
+    modules = [Path(*path.partition(":")[0].split(".")).with_suffix(".py") for path in classes]
     own = {Path(card.path) for card in CARDS}
     for module in modules:
         own |= {PACKAGE.parent / module, PACKAGE.parent / module.parent / "checks" / module.name}
