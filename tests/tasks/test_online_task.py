@@ -172,7 +172,8 @@ def test_metrics_by_hand():
     expected = 4 + 20 * np.maximum(error - 2, 0).mean()
     assert outcome.metrics["interval_score"] == pytest.approx(expected)
     assert np.isnan(outcome.metrics["rolling_100_gap"])
-    assert any("no rolling coverage over 100 steps: the stretch has 90" in line for line in outcome.notices)
+    assert "no rolling coverage over 100 and 500 steps: a stretch has 90" in task.notes(table)
+    assert outcome.notices == ("takes no alpha in its constructor: it ran at its own level",)
     assert "worst_series_coverage" not in outcome.metrics
     assert {m.name for m in task.metrics} >= set(outcome.metrics)
 

@@ -152,8 +152,12 @@ class OnlineTask(Task):
                 "from step to step before the stretch",
             )
         )
+        short = [w for w in WINDOWS if size < w]
+        windows = " and ".join(map(str, short))
+        undefined = (f"no rolling coverage over {windows} steps: a stretch has {size}",) if short else ()
         return (
             *panel.notes,
+            *undefined,
             *scaled,
             f"{series}{panel.n_steps:,} steps: {history:,} of history, then {STRETCHES} stretches of "
             f"{size:,}, each after a burn-in of {burn_in:,} steps; forecasts are made {self.horizon} "
@@ -265,9 +269,6 @@ class OnlineTask(Task):
             "predict_seconds": end - middle,
             "step_seconds": (end - middle) / truth.size,
         }
-        for window in WINDOWS:
-            if judged.sum(axis=1).max() < window:
-                notices.append(f"no rolling coverage over {window} steps: the stretch has {n} steps")
         shown = detail(split, interval, judged, alpha)
         return Outcome(metrics, shown, tuple(notices))
 
