@@ -78,6 +78,10 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The label score of the constructor's arguments."""
         raise NotImplementedError
 
+    def _make_model(self) -> Any:
+        """The unfitted model that ``fit`` trains."""
+        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+
     def _choose_score(
         self, proba: Probabilities, codes: Codes, seed: int
     ) -> tuple[LabelScore, BoolArray | None]:
@@ -133,7 +137,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
                 "fit. A torch module or a function that is already trained is used by calibrate"
             )
-        model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+        model = self._make_model()
         model.fit(X, y)
         self._calibrate_model(model, X_calib, y_calib, classes)
         return self
