@@ -10,7 +10,7 @@ from typing import Any
 from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
-from assay.engine.report import figures, online_figures, region_figures
+from assay.engine.report import figures, online_figures, poisoning_figures, region_figures
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.online_figures import TimeFigure
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
@@ -62,6 +62,7 @@ def render(summary: Summary, choice: Choice) -> str:
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("poison", "Under poisoning", _poisoning(summary, choice)),
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
@@ -354,6 +355,15 @@ def _time_figure(figure: TimeFigure | None, heading: str = "") -> str:
     )
     numbers = _closed(_numbers_html(figure.numbers))
     return f"{title}<figure><figcaption>{esc(figure.caption)}</figcaption>{panels}{numbers}</figure>"
+
+
+def _poisoning(summary: Summary, choice: Choice) -> str:
+    """Certified shares and sizes against the number of poisoned rows."""
+    return "".join(
+        _figure(poisoning_figures.certified_shares(summary, choice, side), f"Poisoned {word} rows")
+        + _figure(poisoning_figures.certified_sizes(summary, choice, side), "Certified size")
+        for side, word in (("train", "training"), ("calib", "calibration"))
+    )
 
 
 def _differences(summary: Summary, choice: Choice) -> str:
