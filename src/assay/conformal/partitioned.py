@@ -59,7 +59,8 @@ class PartitionedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     References
     ----------
-    Scholten, Guennemann (2025), Provably reliable conformal prediction sets in the presence of data poisoning.
+    Scholten, Günnemann (2025), Provably reliable conformal prediction sets in the presence of data
+    poisoning.
     """
 
     def __init__(self, estimator: Any = None, n_partitions: int = 100, *, random_state: Any = 0) -> None:

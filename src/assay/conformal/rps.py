@@ -70,9 +70,9 @@ class ReliablePredictionSets(SetClassifier):
     smoothing : "softmax" or None, default "softmax"
         None: shares of votes as they are, which are very coarse.
     majority : "binomial" or "exact", default "binomial"
-        How tau is found. The paper's counts the parts as independent, which they are not, as they share the
-        test point: coverage can fall short of 1 - alpha (to .846 at .9 with 20 parts of 9 rows). "exact" is the
-        largest tau whose miscoverage is at most alpha.
+        How tau is found. The paper's counts the parts as independent, which they are not, as they share
+        the test point: coverage can fall short of 1 - alpha (to .846 at .9 with 20 parts of 9 rows). "exact"
+        is the largest tau whose miscoverage is at most alpha.
     rank : "published" or "tight", default "published"
         Rank of the threshold within a part: the paper's is one more careful than split conformal's.
     calibration_size : float or int, default 0.5
@@ -90,12 +90,13 @@ class ReliablePredictionSets(SetClassifier):
 
     Notes
     -----
-    For exchangeable clean rows and ``majority="exact"`` the sets cover with probability at least 1 - alpha, as far
-    as the hash is like a random division; "binomial" promises it for independent parts.
+    For exchangeable clean rows and ``majority="exact"`` the sets cover with probability at least 1 - alpha,
+    as far as the hash is like a random division; "binomial" promises it for independent parts.
 
     References
     ----------
-    Scholten, Guennemann (2025), Provably reliable conformal prediction sets in the presence of data poisoning.
+    Scholten, Günnemann (2025), Provably reliable conformal prediction sets in the presence of data
+    poisoning.
     """
 
     allow_empty = True
@@ -190,13 +191,14 @@ class ReliablePredictionSets(SetClassifier):
             Number of members; the constructor's if not given.
         classes : K labels in the order of the columns, optional; see ``calibrate_proba``
         keys : (n,) or (n, d) numbers or text, optional
-            What tells the rows apart: their features, or a hash or name of each that depends on the features alone.
-            They divide the rows into parts. Without them the votes do, and equal votes share a part.
+            What tells the rows apart and divides them into parts: their features, or a hash or name of each
+            that depends on the features alone. Without them the votes do, and equal votes share a part.
 
         Raises
         ------
         DataError
-            Votes that are no whole numbers or more than there are members, missing or unknown labels, no rows.
+            Votes that are no whole numbers or more than there are members, missing or unknown labels,
+            no rows.
         """
         members = check_count(self.n_partitions if n_partitions is None else n_partitions, "n_partitions")
         checked = check_votes(votes, members)
@@ -273,7 +275,9 @@ class ReliablePredictionSets(SetClassifier):
 
     def _checked_votes(self, votes: Any) -> IntArray:
         if not isinstance(getattr(self, "score_", None), VoteScore):
-            raise MethodError("not calibrated with votes: use calibrate_votes, or fit with n_partitions above 1")
+            raise MethodError(
+                "not calibrated with votes: use calibrate_votes, or fit with n_partitions above 1"
+            )
         return check_votes(votes, self.score_.n_partitions, len(self.classes_))
 
     def _vote_sets(self, votes: IntArray, alpha: Any) -> BoolArray:
@@ -321,7 +325,11 @@ class ReliablePredictionSets(SetClassifier):
             need = smallest_n(level)
             enough = "no number is enough" if need is None else f"at least {need} are needed"
             k = len(parts.sizes)
-            what = f"{short} of {k} calibration parts have" if k > 1 else f"{len(self.parts_)} calibration rows are"
+            what = (
+                f"{short} of {k} calibration parts have"
+                if k > 1
+                else f"{len(self.parts_)} calibration rows are"
+            )
             few = "too few rows" if k > 1 else "too few"
             hint = f"; n_calibration_partitions is {k}, take fewer" if k > 1 and need is not None else ""
             warnings.warn(

@@ -124,13 +124,13 @@ def compare(
     level = parse_alpha(alpha)
     chosen_seeds = _seeds(seeds)
     limits = _limits(workers, timeout, memory_limit, in_process)
-    with _importable_from_here(methods, model):
+    with importable_from_here(methods, model):
         table = as_table(data, target, name=name, drop=drop, time=time, group=group)
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         options |= {"forecast": forecast} if forecast is not None else {}
         task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
-        _check_model(model, the_task)
+        check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         _check_seeds(chosen_seeds, the_task)
         the_task.check(table, level)
@@ -273,7 +273,7 @@ def _with_distinct_names(specs: Sequence[MethodSpec]) -> Iterator[MethodSpec]:
         yield replace(spec, name=name)
 
 
-def _check_model(model: Any, task: Task) -> None:
+def check_model(model: Any, task: Task) -> None:
     """Raise MethodError where the model is none, or is a classifier where numbers are predicted."""
     if model is None:
         return
@@ -350,7 +350,7 @@ def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool) -> Limits
 
 
 @contextlib.contextmanager
-def _importable_from_here(asked: Any, model: Any) -> Iterator[None]:
+def importable_from_here(asked: Any, model: Any) -> Iterator[None]:
     """While a comparison with ``module:Class`` runs, modules of the current folder can be imported.
 
     Last on the path, so that no file there takes the place of an installed module.

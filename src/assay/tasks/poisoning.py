@@ -185,7 +185,10 @@ def _certified(method: Any, split: Split, alpha: Fraction, n: int, n_classes: in
         return {"calib": nothing, "train": nothing}
     options = {} if running.has_alpha(method) else {"alpha": float(alpha)}
     found = certify(split.X_test, **options)
-    sides = {"calib": (found.calibration, found.largest_calib), "train": (found.training, found.largest_train)}
+    sides = {
+        "calib": (found.calibration, found.largest_calib),
+        "train": (found.training, found.largest_train),
+    }
     return {
         side: _Side(np.asarray(radii.coverage_radius), np.asarray(radii.size_radius), np.asarray(largest))
         for side, (radii, largest) in sides.items()

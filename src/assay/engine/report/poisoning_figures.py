@@ -28,7 +28,8 @@ def certified_shares(summary: Summary, choice: Choice, side: str) -> Figure | No
     for name, curve in curves.items():
         points = list(zip(curve["attacked"], curve["unchanged"], strict=True))
         spoken = "; ".join(
-            f"{r} rows: {share(value)} certified" for r, value in zip(curve["radius"], curve["robust"], strict=True)
+            f"{r} rows: {share(value)} certified"
+            for r, value in zip(curve["radius"], curve["robust"], strict=True)
         )
         panels.append(
             _panel(
@@ -44,7 +45,14 @@ def certified_shares(summary: Summary, choice: Choice, side: str) -> Figure | No
             )
         )
         rows += [
-            (name, str(r), share(robust), share(kept), share(out), share(dict(points)[r]) if r in dict(points) else "")
+            (
+                name,
+                str(r),
+                share(robust),
+                share(kept),
+                share(out),
+                share(dict(points)[r]) if r in dict(points) else "",
+            )
             for r, robust, kept, out in zip(
                 curve["radius"], curve["robust"], curve["coverage"], curve["size"], strict=True
             )
@@ -96,7 +104,22 @@ def _curves(summary: Summary, side: str) -> dict[str, dict[str, list[float]]]:
         seen = [r.detail["curves"][side] for r in summary.ok(found.name).values() if r.detail.get("curves")]
         if seen:
             out[found.name] = _mean(seen)
-    return out
+    # all panels end where nothing is certified for any method, or after the last attack
+    last = max(
+        (r for c in out.values() for r, v in zip(c["radius"], c["robust"], strict=True) if v), default=0
+    )
+    last = max([last + 1, *(r for c in out.values() for r in c["attacked"])])
+    return {name: _to(curve, int(last)) for name, curve in out.items()}
+
+
+def _to(curve: dict[str, list[float]], last: int) -> dict[str, list[float]]:
+    """The curve for 0 .. last rows; one that ends before goes on at its end."""
+    ends = {
+        key: [*values, *[values[-1]] * (last + 1 - len(values))][: last + 1]
+        for key, values in curve.items()
+        if key not in ("attacked", "unchanged")
+    }
+    return {**curve, **ends, "radius": list(range(last + 1))}
 
 
 def _mean(curves: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
@@ -125,7 +148,7 @@ def _panel(
     last = max(*radii, 1)
     x, y = Scale(0.0, last + 1.0, _LEFT, _RIGHT), Scale(0.0, top or 1.0, _BOTTOM, _TOP)
     parts = [words(0, 13, shorten(name, 24), "strong"), words(PANEL_WIDTH, 13, y_label, "tick", "end")]
-    for value, label in y.labels(4):
+    for value, label in y.labels(5):
         parts += [
             line(_LEFT, y(value), _RIGHT, y(value), "grid"),
             words(_LEFT - 7, y(value) + 4, label, "tick", "end"),
