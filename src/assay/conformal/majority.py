@@ -57,8 +57,7 @@ def miscoverage(sizes: Sequence[int], ranks: Sequence[int]) -> FloatArray:
     For scores without ties; ties can only lower it. ``ranks`` as of :func:`conformity_rank`.
     """
     u, weight = _nodes()
-    held = _Held.of(zip(sizes, ranks, strict=True), u)
-    counts = _poisson_binomial(held.probabilities)
+    counts = _poisson_binomial(_held(sizes, ranks, u))
     return np.asarray(counts.cumsum(axis=1).T @ weight)
 
 
@@ -130,17 +129,11 @@ def _last_true(holds: NDArray[np.bool_]) -> IntArray:
     return np.asarray(np.count_nonzero(holds, axis=-1) - 1)
 
 
-@dataclass(frozen=True)
-class _Held:
+def _held(sizes: Sequence[int], ranks: Sequence[int], u: FloatArray) -> FloatArray:
     """(k, m) probability that each part holds the label at each of m ranks u."""
-
-    probabilities: FloatArray
-
-    @classmethod
-    def of(cls, parts: object, u: FloatArray) -> _Held:
-        pairs = list(parts)  # type: ignore[call-overload]
-        known = {pair: _law(*pair, u) for pair in set(pairs)}
-        return cls(np.array([known[pair] for pair in pairs]))
+    parts = list(zip(sizes, ranks, strict=True))
+    known = {(size, rank): _law(size, rank, u) for size, rank in set(parts)}
+    return np.array([known[part] for part in parts])
 
 
 def _law(size: int, rank: int, u: FloatArray) -> FloatArray:
@@ -183,7 +176,7 @@ def _exact_bounds(
     """
     u, weight = _nodes()
     k = len(sizes)
-    p = np.sort(_Held.of([(n, conformity_rank(n, alpha, rank)) for n in sizes], u).probabilities, axis=0)
+    p = np.sort(_held(sizes, [conformity_rank(n, alpha, rank) for n in sizes], u), axis=0)
     highest, lowest = np.full(k + 1, k), np.full(k + 1, -1)
     highest[0] = lowest[0] = threshold
     top, bottom = [np.ones((len(u), 1))], [np.ones((len(u), 1))]

@@ -175,7 +175,9 @@ def certificate_of_votes(
     ends[np.append(starts[1:], len(ends)) - 1] = k
     multiplicity = ends - pairs.slot
     inside: Any = None
-    coverage, size, largest = [], [], []
+    coverage: list[IntArray] = []
+    size: list[IntArray] = []
+    largest: list[IntArray] = []
     largest_calib = np.empty((0, n), dtype=np.int64)
     for lowest, highest, (best, worst) in zip(*thresholds, pairs.bounds(score), strict=False):
         certain, possible = holding(lowest, worst), holding(highest, best)

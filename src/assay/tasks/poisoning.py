@@ -1,4 +1,4 @@
-"""Sets of labels whose training and calibration rows may be poisoned: what is certified, and what attacks do."""
+"""Sets of labels when training or calibration rows may be poisoned: what is certified, what attacks do."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _metrics() -> tuple[Metric, ...]:
             "certified size",
             "labels",
             "lower",
-            f"Mean of the most labels that a set can have when {JUDGED} rows are poisoned, all for training or "
-            "all for calibration; all labels where nothing is certified.",
+            f"Mean of the most labels that a set can have when {JUDGED} rows are poisoned, all for training "
+            "or all for calibration; all labels where nothing is certified.",
         )
     ]
     for side, word in _SIDES.items():
@@ -62,7 +62,8 @@ def _metrics() -> tuple[Metric, ...]:
                 f"certified, {r} {word}",
                 "share",
                 "higher",
-                f"Share of sets that provably stay the same whatever is done to {r} {word} row{'s' * (r > 1)}.",
+                "Share of sets that provably stay the same whatever is done to "
+                f"{r} {word} row{'s' * (r > 1)}.",
             )
             for r in RADII
         ]
@@ -96,9 +97,9 @@ class PoisoningTask(LabelSetTask):
     label-set method offers, and may offer ``certify(X)``: an object with ``training`` and ``calibration``,
     each with (n,) ``coverage_radius``, ``size_radius`` and ``robust_radius`` (poisoned rows that the set of
     each row survives), and (R + 1, n) ``largest_train`` and ``largest_calib`` (the most labels that it can
-    have with 0 .. R poisoned rows). Without it nothing is certified for more than 0 rows. Certified or not, every
-    method is attacked: rows are added, taken away and given other labels, at random and with aim, and the
-    method is calibrated, or fitted, anew.
+    have with 0 .. R poisoned rows). Without it nothing is certified for more than 0 rows. Certified or not,
+    every method is attacked: rows are added, taken away and given other labels, at random and with aim, and
+    the method is calibrated, or fitted, anew.
     """
 
     name: ClassVar[str] = "poisoning"
@@ -115,8 +116,8 @@ class PoisoningTask(LabelSetTask):
     def notes(self, table: Table) -> tuple[str, ...]:
         """Where the threat begins."""
         return (
-            "Poisoned rows are rows of numbers: the columns were turned into numbers (means, scales, categories) "
-            "on clean training rows, and that step is not part of the certificates.",
+            "Poisoned rows are rows of numbers: the columns were turned into numbers (means, scales, "
+            "categories) on clean training rows, and that step is not part of the certificates.",
         )
 
     def evaluate(self, method: Any, split: Split, alpha: Fraction) -> Outcome:
@@ -161,7 +162,7 @@ class _Side:
     def largest_at(self, radius: int, n_classes: int) -> IntArray:
         """(n,) most labels with that many poisoned rows."""
         if radius < len(self.largest):
-            return self.largest[radius]
+            return np.asarray(self.largest[radius])
         return np.full(self.largest.shape[1], n_classes)
 
     def curve(self, n_classes: int) -> dict[str, Any]:
@@ -253,7 +254,7 @@ class _Attacks:
     def _aimed(
         self, X: NDArray[np.float64], y: NDArray[Any], classes: NDArray[Any], r: int, rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:
-        """(new labels, rows): calibration rows that move thresholds most, or training rows near a test row."""
+        """(new labels, rows): calibration rows that move thresholds most, training rows near a test row."""
         if self.side == "train":
             target = self.X_test[rng.integers(len(self.X_test))]
             near = np.argsort(((X - target) ** 2).sum(axis=1), kind="stable")[:r]

@@ -58,9 +58,9 @@ def certified_shares(summary: Summary, choice: Choice, side: str) -> Figure | No
             )
         ]
     caption = (
-        f"Steps: share of sets that provably stay the same whatever is done to so many {word} rows. Dots: share "
-        "that all attacks with so many rows left the same; the truth for the worst attack lies between. "
-        "Mean over seeds."
+        f"Steps: share of sets that provably stay the same whatever is done to so many {word} rows. Dots: "
+        "share that all attacks with so many rows left the same; the truth for the worst attack lies "
+        "between. Mean over seeds."
     )
     header = ("method", f"{word} rows", "none in or out", "none out", "none in", "unchanged by attacks")
     return Figure(tuple(panels), caption, Numbers(header, tuple(rows)))
@@ -91,8 +91,8 @@ def certified_sizes(summary: Summary, choice: Choice, side: str) -> Figure | Non
         )
         rows.append((name, ", ".join(values)))
     caption = (
-        f"The most labels that a set can have when so many {word} rows are poisoned, mean over the test rows and "
-        "seeds. At 0 it is the mean size; where nothing is certified, a set can have every label."
+        f"The most labels that a set can have when so many {word} rows are poisoned, mean over the test rows "
+        "and seeds. At 0 it is the mean size; where nothing is certified, a set can have every label."
     )
     return Figure(tuple(panels), caption, Numbers(("method", f"{word} rows: labels"), tuple(rows)))
 
@@ -106,7 +106,8 @@ def _curves(summary: Summary, side: str) -> dict[str, dict[str, list[float]]]:
             out[found.name] = _mean(seen)
     # all panels end where nothing is certified for any method, or after the last attack
     last = max(
-        (r for c in out.values() for r, v in zip(c["radius"], c["robust"], strict=True) if v), default=0
+        (r for c in out.values() for r, v in zip(c["radius"], c["robust"], strict=True) if v >= 0.005),
+        default=0,
     )
     last = max([last + 1, *(r for c in out.values() for r in c["attacked"])])
     return {name: _to(curve, int(last)) for name, curve in out.items()}
@@ -160,7 +161,7 @@ def _panel(
     # a step for each whole number of rows
     steps = [f"{x(r):.1f} {y(v):.1f}L{x(r + 1):.1f} {y(v):.1f}" for r, v in zip(radii, values, strict=True)]
     parts.append(f'<path d="M{"L".join(steps)}" class="track-{"best" if kind == "best" else "plain"}"/>')
-    for r, value in points:
-        tip = f"{number(r)} rows, all attacks: {share(value)} unchanged"
-        parts.append(marker(x(r + 0.5), y(value), "circle", f"m-{kind}", tip, size=3.5))
+    for at, value in points:
+        tip = f"{number(at)} rows, all attacks: {share(value)} unchanged"
+        parts.append(marker(x(at + 0.5), y(value), "circle", f"m-{kind}", tip, size=3.5))
     return Chart(f"{name}: {y_label} by {x_label}", description, PANEL_WIDTH, _HEIGHT, "".join(parts))
