@@ -99,7 +99,7 @@ class PartitionedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         members = []
         for part in range(n_partitions):
             rows = order[ends[part] : ends[part + 1]]
-            members.append(_Member.train(base, take_rows(X, rows), codes[rows], derive_seed(seed, part)))
+            members.append(self._train_member(base, take_rows(X, rows), codes[rows], derive_seed(seed, part)))
         sizes = np.diff(ends)
         _warn_of_parts(members, sizes, len(classes))
         self.classes_ = classes
@@ -107,6 +107,9 @@ class PartitionedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.partition_sizes_ = sizes
         self.seed_ = seed
         return self
+
+    def _train_member(self, base: Any, X: Any, codes: Codes, seed: int) -> Member:
+        return Member.train(base, X, codes, seed)
 
     def predict_votes(self, X: Any) -> NDArray[np.int64]:
         """(n, K) number of members that say each class; rows sum to the members that say anything."""
@@ -149,7 +152,7 @@ class PartitionedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
 
-class _Member:
+class Member:
     """A trained classifier of one part, or the one class that the part knows, or nothing."""
 
     def __init__(self, model: Any, codes: Codes) -> None:
@@ -176,7 +179,7 @@ class _Member:
         return None if len(self.codes) == 0 else np.full(row_count(X), self.codes[0])
 
 
-def _warn_of_parts(members: list[_Member], sizes: NDArray[np.intp], n_classes: int) -> None:
+def _warn_of_parts(members: list[Member], sizes: NDArray[np.intp], n_classes: int) -> None:
     n, empty = len(members), int((sizes == 0).sum())
     single = sum(len(member.codes) == 1 for member in members) if n_classes > 1 else 0
     if empty or single:
