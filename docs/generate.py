@@ -26,6 +26,11 @@ ROOT = Path(__file__).resolve().parents[1]
 _PUBLIC = (
     "assay.engine.api:compare",
     "assay.engine.comparison:Comparison",
+    "assay.engine.certify:certify",
+    "assay.engine.certify:CertifiedTable",
+    "assay.conformal.partitioned:PartitionedClassifier",
+    "assay.conformal.reliability:Certificate",
+    "assay.conformal.poisoning_certificates:worst_case_vote_scores",
     "assay.claims.api:verify",
     "assay.data.builtin:datasets",
     "assay.core.levels:conformal_rank",
