@@ -160,7 +160,7 @@ def test_npz_never_unpickles(tmp_path):
         as_table(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", X=np.zeros((4, 2)), y=np.zeros(3))
     with pytest.raises(
-        DataError, match=r"y does not have one value for each of the 4 rows: X \(4, 2\), y \(3,\)"
+        DataError, match=r"y does not have one row for each of the 4 rows: X \(4, 2\), y \(3,\)"
     ):
         as_table(tmp_path / "b.npz")
 

@@ -36,7 +36,7 @@ _MOST_SEEDS = 10_000
 
 def compare(
     data: Any,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     *,
     methods: Sequence[Any] | None = None,
     model: Any = None,
@@ -52,6 +52,9 @@ def compare(
     progress: Callable[[ProgressEvent], None] | None = None,
     name: str | None = None,
     drop: Sequence[str] = (),
+    time: str | None = None,
+    group: str | None = None,
+    horizon: int = 1,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -60,8 +63,8 @@ def compare(
     ----------
     data : path, DataFrame, (X, y), built-in name or Table
         What :func:`assay.data.read.as_table` takes.
-    target : str, optional
-        The column to predict.
+    target : str or list of str, optional
+        The column to predict, or several (also "a,b").
     methods : list, optional
         Ids of cards, ``"package.module:Class"``, classes, unfitted objects, or ``(name, method)``
         pairs. By default all methods of the task that are in the menu, the reference first.
@@ -73,7 +76,8 @@ def compare(
     alpha : level, default 0.1
         Miscoverage.
     task : str
-        "auto" decides from the target; else "interval" or "label-set".
+        "auto" decides: "online" where there is a ``time``, "region" for several targets, else
+        "interval" or "label-set" from the target's values.
     workers : int, default 1
         Processes that run trials; the numbers do not depend on it.
     timeout : float, optional
@@ -94,6 +98,12 @@ def compare(
         What to call the data.
     drop : column names
         Columns to leave out.
+    time : str, optional
+        The column that orders the rows of a series.
+    group : str, optional
+        The column that names the series of each row (with ``time``), or a group of rows.
+    horizon : int, default 1
+        How many steps ahead a forecast is made (only with ``time``).
     command : str
         The command line, kept with the run.
 
@@ -112,9 +122,10 @@ def compare(
     chosen_seeds = _seeds(seeds)
     limits = _limits(workers, timeout, memory_limit, in_process)
     with _importable_from_here(methods, model):
-        table = as_table(data, target, name=name, drop=drop)
-        task_name, why = choose_task(table, task)
-        the_task = load_task(task_name)
+        table = as_table(data, target, name=name, drop=drop, time=time, group=group)
+        options = {"horizon": horizon} if horizon != 1 else {}
+        task_name, why = choose_task(table, task, options=options)
+        the_task = load_task(task_name, options)
         the_task.check(table, level)
         specs = choose_methods(methods, the_task, table)
         _check_model(model, the_task)
@@ -128,6 +139,7 @@ def compare(
             limits=limits,
             why_task=why,
             command=command,
+            options=options,
         )
         with _opened(store) as kept:
             try:

@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -48,11 +48,11 @@ _MEMORY_WORDS = (
 )
 
 
-def load_task(name: str) -> Task:
-    """A task by its name, or of the class at ``package.module:Class``."""
+def load_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """A task by its name, or of the class at ``package.module:Class``, with the options asked for."""
     if ":" not in name:
-        return get_task(name)
-    task: Task = import_object(name)()
+        return get_task(name, **(options or {}))
+    task: Task = import_object(name)(**(options or {}))
     return task
 
 
@@ -94,9 +94,10 @@ class Bench:
     alpha: Fraction
     model: Any
     isolated: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.task = load_task(self.task_name)
+        self.task = load_task(self.task_name, self.options)
         self.model = load_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
         self._limited_at = 0
@@ -141,7 +142,7 @@ class Bench:
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
-            model = self._default_model(trial.method) if self.model is None else self.model
+            model = self._model_for(trial.method)
             method = build_method(target, trial.method, model, trial.seed, self.alpha, notices)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
@@ -151,10 +152,12 @@ class Bench:
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
 
-    def _default_model(self, method: MethodSpec) -> Any:
+    def _model_for(self, method: MethodSpec) -> Any:
         card = all_cards().get(method.card) if method.card else None
         quantile = card is not None and card.model == "quantile"
-        return self.task.default_quantile_model() if quantile else self.task.default_model()
+        if self.model is None:
+            return self.task.default_quantile_model() if quantile else self.task.default_model()
+        return self.model if quantile else self.task.fitting(self.model)
 
     @contextlib.contextmanager
     def _one_thread(self) -> Iterator[None]:

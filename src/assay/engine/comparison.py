@@ -59,7 +59,7 @@ class Comparison:
 
     def __init__(self, info: RunInfo, results: Sequence[TrialResult]) -> None:
         self.info = info
-        self.task = get_task(info.task)
+        self.task = get_task(info.task, **info.options)
         self.statistics = Summary(info, results, self.task)
         self.results = tuple(r for m in self.statistics.methods for r in self.statistics.trials(m.name))
         self.failed = tuple(result for result in self.results if result.status in FAILURES)

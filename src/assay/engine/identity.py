@@ -44,8 +44,9 @@ class Identities:
         self._common = _digest(
             _SCHEME,
             question.table.fingerprint,
-            question.table.target,
+            repr((question.table.targets, question.table.time, question.table.group)),
             question.task,
+            Describer().text(dict(question.options)),
             closure([type(task).__module__]).digest,
             str(question.alpha),
             _digest(Path(bench.__file__).read_text(encoding="utf-8")),

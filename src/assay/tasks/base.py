@@ -35,8 +35,8 @@ class Metric:
 class Split:
     """One random split of a table, prepared as numbers; the preparation saw the training rows only.
 
-    X are (n, d) float64 arrays; y are (n,) float64 targets, or (n,) labels for classes.
-    ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
+    X are (n, d) float64 arrays; y are (n,) float64 targets, (n, q) for several, or (n,) labels for
+    classes. ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
     """
 
     X_train: NDArray[np.float64]
@@ -70,6 +70,11 @@ class Task(ABC):
     #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
     size_metric: ClassVar[str]
     coverage_metric: ClassVar[str]
+    #: whether it predicts several targets at once, and whether it needs a column that orders the rows
+    several_targets: ClassVar[bool] = False
+    over_time: ClassVar[bool] = False
+    #: what it can be asked beside the level: arguments of its constructor, each with a default
+    options: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self, table: Table, alpha: Fraction) -> None:
@@ -86,6 +91,10 @@ class Task(ABC):
     def default_quantile_model(self) -> Any:
         """The same for methods whose card says that the model learns quantiles."""
         return self.default_model()
+
+    def fitting(self, model: Any) -> Any:
+        """The user's model in the form in which this task's methods can use it; the model itself here."""
+        return model
 
     @abstractmethod
     def accepts(self, method: Any) -> str | None:

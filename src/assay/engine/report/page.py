@@ -10,7 +10,7 @@ from typing import Any
 from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
-from assay.engine.report import figures
+from assay.engine.report import figures, region_figures
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
 from assay.engine.report.svg import Chart, marker
@@ -306,7 +306,8 @@ def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> s
             "The band is where 95 % of the single splits of an exactly valid split-conformal method fall. "
         )
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
-        caption += "A triangle at the right edge is an infinite mean size. "
+        size = summary.label(summary.task.size_metric)
+        caption += f"A triangle at the right edge is an infinite {size}. "
     caption += wide.note
     if narrow.note and not wide.note:
         caption += f"On a narrow screen: {narrow.note[:1].lower()}{narrow.note[1:]}"
@@ -340,7 +341,12 @@ def _groups(summary: Summary, choice: Choice) -> str:
 
 def _examples(summary: Summary, choice: Choice) -> str:
     intervals = figures.example_intervals(summary, choice)
-    return _figure(intervals) + _figure(figures.example_sets(summary, choice))
+    drawn = [_figure(intervals), _figure(figures.example_sets(summary, choice))]
+    drawn += [
+        _figure(region_figures.planes(summary, choice), "In the plane of the targets"),
+        _figure(region_figures.volumes(summary, choice), "Volumes", beside=True),
+    ]
+    return "".join(drawn)
 
 
 def _failed(summary: Summary) -> str:
@@ -385,6 +391,8 @@ def _notes(summary: Summary) -> str:
     facts: list[tuple[str, str]] = [
         ("Data", info.source),
         ("Rows and features", f"{info.n_rows:,} rows, {info.n_features:,} features, target {info.target}"),
+        ("Time", info.time or ""),
+        ("Group", info.group or ""),
         ("Task", info.why_task or info.task),
         ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
     ]
@@ -406,9 +414,12 @@ def _definitions(facts: Sequence[tuple[str, str]]) -> str:
 def python_call(info: RunInfo) -> str:
     """The call of the Python API that asks the same question."""
     names = [str(spec.get("target") if spec.get("card") is None else spec["name"]) for spec in info.methods]
+    target = list(info.targets) if len(info.targets) > 1 else info.target
+    roles = {"time": info.time, "group": info.group, **info.options}
+    more = "".join(f", {key}={value!r}" for key, value in roles.items() if value is not None)
     return (
-        f"assay.compare({info.source!r}, target={info.target!r}, methods={names!r}, model={info.model!r}, "
-        f"seeds={list(info.seeds)!r}, alpha={info.alpha}, task={info.task!r})"
+        f"assay.compare({info.source!r}, target={target!r}, methods={names!r}, model={info.model!r}, "
+        f"seeds={list(info.seeds)!r}, alpha={info.alpha}, task={info.task!r}{more})"
     )
 
 

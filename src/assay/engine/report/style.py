@@ -45,6 +45,15 @@ CHART_STYLE = f"""
 .assay-chart .centre {{ fill: none; stroke: var(--accent); stroke-width: 1.6; }}
 .assay-chart .hit {{ fill: none; stroke: var(--ink); stroke-width: 3; stroke-linecap: round; }}
 .assay-chart .miss {{ fill: none; stroke: var(--warn); stroke-width: 1.8; }}
+.assay-chart .dots {{ fill: none; stroke: var(--plain); stroke-width: 2.6; stroke-linecap: round;
+  opacity: .38; }}
+.assay-chart .region {{ fill: var(--accent); fill-opacity: .14; stroke: var(--accent); stroke-width: 1.4; }}
+.assay-chart .region-missed {{ fill: var(--warn); fill-opacity: .12; stroke: var(--warn);
+  stroke-width: 1.4; }}
+.assay-chart .held {{ fill: none; stroke: var(--ink); stroke-width: 6; stroke-linecap: round; }}
+.assay-chart .h-plain {{ fill: var(--plain); opacity: .45; }}
+.assay-chart .h-best {{ fill: var(--accent); opacity: .5; }}
+.assay-chart .h-low {{ fill: var(--warn); opacity: .4; }}
 .assay-chart .cell {{ fill: var(--accent); opacity: .8; }}
 .assay-chart .cell-empty {{ fill: var(--grid); }}
 .assay-chart .truth {{ fill: none; stroke: var(--ink); stroke-width: 1.8; }}
