@@ -2,6 +2,7 @@
 
 import label_toys
 import pytest
+import region_toys
 import stream_toys
 import toys
 
@@ -14,6 +15,7 @@ HONEST = [
     label_toys.LabelsByGroup,
     toys.ThirdParty,
     toys.FullConformal,
+    region_toys.Boxes,
 ]
 
 MUTANTS = {
@@ -59,6 +61,20 @@ MUTANTS = {
     toys.HalfFitted: "object-life",
     toys.NeverRefitted: "object-life",
     toys.EveryPair: "memory",
+    region_toys.RegionRankTooLow: "exact-rank",
+    region_toys.TooSmallOnManyRows: "exact-rank",
+    region_toys.RegionHasOneOutputLess: "one-rule",
+    region_toys.ReversedLevels: "alpha",
+    region_toys.OneUnitForAll: "types",
+    region_toys.RegionBroadcasts: "types",
+    region_toys.SwallowsNaNOfTheSecondOutput: "nan-inf",
+    region_toys.VolumeOfAnother: "one-rule",
+    region_toys.BoundingBoxTooSmall: "one-rule",
+    region_toys.SamplesOutside: "one-rule",
+    region_toys.BoundaryInside: "one-rule",
+    region_toys.TakesInOrder: "order",
+    region_toys.RegionGrowsInPickles: "object-life",
+    region_toys.RegionQuietlyInfinite: "error-numbers",
     toys.QuietlyInfinite: "error-numbers",
     toys.WordsWithoutNumbers: "error-numbers",
 }
