@@ -137,19 +137,16 @@ class FlowRegion(Region):
             out[rows] = log_base + top + np.log(np.exp(logdet - top[:, None]).mean(axis=1))
         return out
 
-    def volume(self, method: str = "auto", *, n_samples: int = 256) -> FloatArray:
+    def volume(self, n_samples: int = 256) -> FloatArray:
         """(n,) length, area or volume: the mean of |det dy/dz| over the latent ball, times its volume.
 
         Parameters
         ----------
-        method : "auto" or "mc"
-            The same: an average over points spread evenly in the latent ball (a scrambled Sobol
-            sequence, the same points for every row), exact for a flow that is affine in z.
         n_samples : int, default 256
-            Points.
+            Points spread evenly in the latent ball (a scrambled Sobol sequence, the same points for
+            every row). Exact with any number for a flow that is affine in z; within a few thousandths
+            for a trained one.
         """
-        if method not in {"auto", "mc"}:
-            raise MethodError(f"method must be 'auto' or 'mc', got {method!r}")
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(self.log_volume(n_samples)))
 
@@ -210,10 +207,6 @@ class FlowRegion(Region):
                 best[:, :, side] = np.where(improved[:, :, None], chosen, best[:, :, side])
             reach *= 0.5
         return out
-
-    def intervals(self) -> list[FloatArray]:
-        """One output only: for each row its interval, (1, 2)."""
-        return [ends[None] for ends in self.hull()]
 
     def hull(self) -> FloatArray:
         """One output only: (n, 2) ends of each region."""

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.cross_fit import fold_numbers
+from assay.conformal.cross_fit import fit_without, fold_numbers
 from assay.conformal.density_models import check_outputs
 from assay.conformal.flow_density import FlowDensityRegressor
 from assay.conformal.flow_models import from_latent, to_latent
@@ -71,14 +71,9 @@ class ResidualFlow(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
         model = _seeded(model if q == 1 or takes_several else MultiOutputRegressor(model), seed)
         target = Y[:, 0] if q == 1 else Y
-        fold = fold_numbers(self.cv, X, Y, seed % 2**32)
-        left_out = np.empty_like(Y)
-        for number in range(int(fold.max()) + 1):
-            out = fold == number
-            other = clone(model).fit(_safe_indexing(X, np.flatnonzero(~out)), target[~out])
-            left_out[out] = _predictions(other, _safe_indexing(X, np.flatnonzero(out)), q)
+        _, left_out = fit_without(model, X, target, fold_numbers(self.cv, X, Y, seed % 2**32))
         flow = _seeded(FlowDensityRegressor() if self.flow is None else self.flow, seed)
-        self.flow_ = flow.fit(X, Y - left_out)
+        self.flow_ = flow.fit(X, (target - left_out).reshape(Y.shape))
         self.estimator_ = model.fit(X, target)
         self.n_outputs_ = q
         return self
