@@ -2,8 +2,8 @@
 
 import label_toys
 import pytest
-import region_toys
 import stream_toys
+import toy_regions
 import toys
 
 from assay.testing import LAWS, check_method
@@ -15,7 +15,7 @@ HONEST = [
     label_toys.LabelsByGroup,
     toys.ThirdParty,
     toys.FullConformal,
-    region_toys.Boxes,
+    toy_regions.Boxes,
 ]
 
 MUTANTS = {
@@ -61,20 +61,20 @@ MUTANTS = {
     toys.HalfFitted: "object-life",
     toys.NeverRefitted: "object-life",
     toys.EveryPair: "memory",
-    region_toys.RegionRankTooLow: "exact-rank",
-    region_toys.TooSmallOnManyRows: "exact-rank",
-    region_toys.RegionHasOneOutputLess: "one-rule",
-    region_toys.ReversedLevels: "alpha",
-    region_toys.OneUnitForAll: "types",
-    region_toys.RegionBroadcasts: "types",
-    region_toys.SwallowsNaNOfTheSecondOutput: "nan-inf",
-    region_toys.VolumeOfAnother: "one-rule",
-    region_toys.BoundingBoxTooSmall: "one-rule",
-    region_toys.SamplesOutside: "one-rule",
-    region_toys.BoundaryInside: "one-rule",
-    region_toys.TakesInOrder: "order",
-    region_toys.RegionGrowsInPickles: "object-life",
-    region_toys.RegionQuietlyInfinite: "error-numbers",
+    toy_regions.RegionRankTooLow: "exact-rank",
+    toy_regions.TooSmallOnManyRows: "exact-rank",
+    toy_regions.RegionHasOneOutputLess: "one-rule",
+    toy_regions.ReversedLevels: "alpha",
+    toy_regions.OneUnitForAll: "types",
+    toy_regions.RegionBroadcasts: "types",
+    toy_regions.SwallowsNaNOfTheSecondOutput: "nan-inf",
+    toy_regions.VolumeOfAnother: "one-rule",
+    toy_regions.BoundingBoxTooSmall: "one-rule",
+    toy_regions.SamplesOutside: "one-rule",
+    toy_regions.BoundaryInside: "one-rule",
+    toy_regions.TakesInOrder: "order",
+    toy_regions.RegionGrowsInPickles: "object-life",
+    toy_regions.RegionQuietlyInfinite: "error-numbers",
     toys.QuietlyInfinite: "error-numbers",
     toys.WordsWithoutNumbers: "error-numbers",
 }

@@ -113,7 +113,7 @@ def compare(
 ) -> int:
     """Compare methods on a table and say which one to use.
 
-    FILE is a CSV, Parquet, Feather or NPZ file, or a built-in set of `assay datasets`.
+    FILE is a CSV, Parquet, Feather, NPZ or ARFF file, or a built-in set of `assay datasets`.
     Finished trials are kept: the same command again goes on where it was.
 
     \b

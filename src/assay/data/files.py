@@ -1,4 +1,4 @@
-"""Reading a file into a DataFrame (text, Parquet, Feather, NPZ), or one clear line why not."""
+"""Reading a file into a DataFrame (text, Parquet, Feather, NPZ, ARFF), or one clear line why not."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from assay.core.errors import DataError
+from assay.data.arff import is_arff, read_arff
 
 #: tried in this order; of equally consistent ones the one with most columns wins
 _SEPARATORS = (",", ";", "\t", "|")
@@ -59,6 +60,8 @@ def read_file(path: Path) -> tuple[pd.DataFrame, list[str]]:
         return _read_arrow(raw, path, "Feather"), []
     if raw.startswith(b"PK\x03\x04"):
         return read_npz(raw, path)
+    if is_arff(raw):
+        return read_arff(_decode(raw, path).lstrip("\ufeff"), path), []
     return read_text(raw, path)
 
 

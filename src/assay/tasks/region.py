@@ -142,9 +142,9 @@ class RegionTask(Task):
     def default_model(self) -> Any:
         """The trees of the interval task, one model a target.
 
-        On house prices (latitude and price, 6,000 rows) their errors are a sixth and two thirds of
-        those of forests with several outputs, in half of the time; on four outcomes of births they
-        are equal.
+        On house prices (latitude and price, 6,000 training rows) the squared errors are a sixth and five
+        sixths of those of extremely randomised trees with both outputs (100, leaves of 3 rows), in a third
+        of their time; random forests are no better. On four outcomes of births all are within 7 %.
         """
         return self.fitting(_trees(100))
 

@@ -110,7 +110,8 @@ def _plane(name: str, plane: Mapping[str, Any], targets: Sequence[str], *, descr
     width, height = right - left, bottom - top
     box = f"{left:.1f} {top:.1f} {width:.1f} {height:.1f}"
     parts.append(
-        f'<svg x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" viewBox="{box}">'
+        f'<svg x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" viewBox="{box}" '
+        f'aria-hidden="true">'
         f"{_dots(plane['background'], x, y)}{''.join(_region(region, x, y) for region in regions)}</svg>"
     )
     parts += [
@@ -148,7 +149,7 @@ def _region(region: Mapping[str, Any], x: Scale, y: Scale) -> str:
         # of several pieces the nearest one is meant
         middles = [np.mean(outline, axis=0) for outline in outlines]
         middle = min(middles, key=lambda m: math.hypot(m[0] - at[0], m[1] - at[1]))
-        parts.append(line(float(middle[0]), float(middle[1]), *at, "lead"))
+        parts.append(line(float(middle[0]), float(middle[1]), *at, "tie"))
     mark = f"M{at[0]:.1f} {at[1]:.1f}h.01"
     cross = f"M{at[0] - 4:.1f} {at[1] - 4:.1f}l8 8m0-8l-8 8"
     parts.append(f'<path d="{mark if inside else cross}" class="{"held" if inside else "miss"}"/>')
@@ -166,8 +167,8 @@ def volumes(summary: Summary, choice: Choice) -> Figure | None:
     chart = _spread(summary, choice, spread, description=f"5 % and 95 % quantiles of the volume. {spoken}.")
     caption = (
         "Volumes over the test rows: the middle half (bar), 5 % to 95 % (line) and the median, each the "
-        "middle value over seeds, on a logarithmic axis. A method whose regions adapt has a wide spread; one with a "
-        "region of one size has none."
+        "middle value over seeds, on a logarithmic axis. Regions that adapt have a wide spread; those of one "
+        "size have none."
     )
     rows = tuple((name, *map(number, quantiles)) for name, quantiles in spread.items())
     return Figure((chart,), caption, Numbers(("method", *_QUANTILES), rows))

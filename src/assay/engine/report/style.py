@@ -50,6 +50,7 @@ CHART_STYLE = f"""
 .assay-chart .region {{ fill: var(--accent); fill-opacity: .14; stroke: var(--accent); stroke-width: 1.4; }}
 .assay-chart .region-missed {{ fill: var(--warn); fill-opacity: .12; stroke: var(--warn);
   stroke-width: 1.4; }}
+.assay-chart .tie {{ stroke: var(--ink); stroke-width: 1; opacity: .7; }}
 .assay-chart .held {{ fill: none; stroke: var(--ink); stroke-width: 6; stroke-linecap: round; }}
 .assay-chart .h-plain {{ fill: var(--plain); opacity: .45; }}
 .assay-chart .h-best {{ fill: var(--accent); opacity: .5; }}
