@@ -126,7 +126,8 @@ def load(name: str, folder: str | Path | None = None) -> Table:
     if size := entry.get("sample"):
         notes.append(f"a fixed sample of {size:,} of {len(frame):,} rows")
         frame = frame.sample(size, random_state=_SAMPLE_SEED)
-    return build(frame, entry["target"], name, f"built-in {name}", notes=notes)
+    targets = entry["target"].split(", ")
+    return build(frame, targets if len(targets) > 1 else targets[0], name, f"built-in {name}", notes=notes)
 
 
 def _read(entry: Mapping[str, Any], folder: str | Path | None) -> tuple[pd.DataFrame, list[str]]:
