@@ -112,8 +112,7 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         Raises
         ------
         DataError
-            NaN or infinite outputs, lengths that differ, a constant output, or calibration rows
-            that are all training rows.
+            NaN or infinite outputs, lengths that differ, or calibration rows that are all training rows.
         MethodError
             A flow that cannot be trained, or impossible parameters.
         """

@@ -70,7 +70,8 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     times as large) and networks are asked far outside of what they were trained on.
 
     An output with few distinct values (on average ``5`` rows or more a value) has no density: uniform
-    noise one step wide, the median gap between its values, is added in training and nowhere else.
+    noise one step wide, the median gap between its values, is added in training and nowhere else. One that
+    is constant gets scale 1, and the narrowest density that the couplings can give.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         MissingDependency
             torch is not installed.
         DataError
-            NaN or infinite values, lengths that differ, an output that is constant.
+            NaN or infinite values, lengths that differ.
         MethodError
             Impossible parameters, or the loss stopped being a number.
         """
@@ -155,12 +156,6 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             raise MethodError(f"n_layers must be at least 1, got {self.n_layers!r}")
         single = np.ndim(y) == 1
         Y = check_outputs(y)
-        constant = np.flatnonzero(np.ptp(Y, axis=0) == 0)
-        if len(constant):
-            raise DataError(
-                f"output {constant[0]} is {Y[0, constant[0]]:g} in all {len(Y)} training rows: it has no "
-                "density; leave it out"
-            )
         steps = self._steps(Y)
         encoder, y_scaler = FeatureEncoder(X), StandardScaler().fit(Y)
         torch = import_torch("FlowDensityRegressor")
@@ -205,7 +200,7 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         steps = np.zeros(Y.shape[1])
         for j in range(Y.shape[1] if self.dequantize else 0):
             values = np.unique(Y[:, j])
-            if len(values) * _ROWS_A_VALUE <= len(Y):
+            if 1 < len(values) <= len(Y) / _ROWS_A_VALUE:
                 steps[j] = np.median(np.diff(values))
         return steps
 

@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.cross_fit import fit_without, fold_numbers
 from assay.conformal.density_models import check_outputs
 from assay.conformal.flow_density import FlowDensityRegressor
 from assay.conformal.flow_models import from_latent, to_latent
+from assay.conformal.region_base import for_outputs
 from assay.core.checks import FloatArray, refuse_infinite, row_count
 from assay.core.models import predict_values
 from assay.core.seeds import derive_seed, seed_of
@@ -68,8 +68,7 @@ class ResidualFlow(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         seed = seed_of(self.random_state)
         X = indexable(X)[0]
         model = LinearRegression() if self.estimator is None else self.estimator
-        takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
-        model = _seeded(model if q == 1 or takes_several else MultiOutputRegressor(model), seed)
+        model = _seeded(for_outputs(model, q), seed)
         target = Y[:, 0] if q == 1 else Y
         _, left_out = fit_without(model, X, target, fold_numbers(self.cv, X, Y, seed % 2**32))
         flow = _seeded(FlowDensityRegressor() if self.flow is None else self.flow, seed)
