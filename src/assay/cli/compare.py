@@ -64,6 +64,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="STEPS",
     help="How many steps ahead a forecast is made; with --time.",
 )
+@click.option(
+    "--forecast",
+    metavar="COLUMN",
+    help="The column that holds forecasts, made --horizon steps before; with --time.",
+)
 @click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
@@ -99,6 +104,7 @@ def compare(
     time: str | None,
     group: str | None,
     horizon: int,
+    forecast: str | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -155,6 +161,7 @@ def compare(
                     time=time,
                     group=group,
                     horizon=horizon,
+                    forecast=forecast,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

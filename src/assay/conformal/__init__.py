@@ -11,8 +11,17 @@ from typing import Any
 def _exports() -> dict[str, str]:
     from assay.core.cards import all_cards
 
-    paths = (card.cls for card in all_cards().values() if card.family == "conformal")
+    cards = [card for card in all_cards().values() if card.family == "conformal"]
+    paths = [card.cls for card in cards]
+    # and the classes of objects that cards give to a constructor
+    paths += [
+        value["class"] for card in cards for value in card.defaults.values() if "class" in _table(value)
+    ]
     return {path.partition(":")[2]: path for path in paths if path.startswith("assay.")}
+
+
+def _table(value: Any) -> Any:
+    return value if isinstance(value, dict) else {}
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,7 @@ def compare(
     time: str | None = None,
     group: str | None = None,
     horizon: int = 1,
+    forecast: str | None = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -104,6 +105,8 @@ def compare(
         The column that names the series of each row (with ``time``), or a group of rows.
     horizon : int, default 1
         How many steps ahead a forecast is made (only with ``time``).
+    forecast : str, optional
+        The column that holds forecasts made ``horizon`` steps before, in place of a ``model``'s.
     command : str
         The command line, kept with the run.
 
@@ -123,12 +126,16 @@ def compare(
     limits = _limits(workers, timeout, memory_limit, in_process)
     with _importable_from_here(methods, model):
         table = as_table(data, target, name=name, drop=drop, time=time, group=group)
-        options = {"horizon": horizon} if horizon != 1 else {}
+        options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
+        options |= {"forecast": forecast} if forecast is not None else {}
         task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
-        the_task.check(table, level)
-        specs = choose_methods(methods, the_task, table)
         _check_model(model, the_task)
+        the_task = the_task.with_model(load_model(model))
+        _check_seeds(chosen_seeds, the_task)
+        the_task.check(table, level)
+        table = replace(table, notes=(*table.notes, *the_task.notes(table)))
+        specs = choose_methods(methods, the_task, table)
         question = Question(
             table=table,
             task=task_name,
@@ -277,6 +284,8 @@ def _check_model(model: Any, task: Task) -> None:
     name = type(found).__name__
     if inspect.isclass(found):
         raise MethodError(f"the model is the class {found.__name__}; give an object: {found.__name__}()")
+    if task.over_time and callable(getattr(found, "forecast", None)):
+        return
     if not callable(getattr(found, "fit", None)):
         raise MethodError(f"the model {name} has no fit(X, y); give an unfitted estimator")
     default = task.default_model()
@@ -305,6 +314,15 @@ def _seeds(seeds: Any) -> tuple[int, ...]:
     if len(set(given)) < len(given) or not given:
         raise TaskError(f"seeds must be distinct, and at least one: got {list(given)}")
     return tuple(int(s) for s in given)
+
+
+def _check_seeds(seeds: Sequence[int], task: Task) -> None:
+    """Raise TaskError for a seed that the task does not have."""
+    if task.max_seeds is not None and max(seeds) >= task.max_seeds:
+        raise TaskError(
+            f"the task {task.name!r} has {task.max_seeds} seeds, 0 to {task.max_seeds - 1}: stretches of "
+            f"time, not random splits; {max(seeds)} was asked for"
+        )
 
 
 def _is_whole(value: Any) -> bool:

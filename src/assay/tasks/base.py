@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,8 @@ class Task(ABC):
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False
+    #: seeds 0 .. max_seeds - 1 exist; None is any number
+    max_seeds: ClassVar[int | None] = None
     #: what it can be asked beside the level: arguments of its constructor, each with a default
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -81,8 +83,8 @@ class Task(ABC):
         """Raise DataError or TaskError, with numbers, where the table cannot answer the question."""
 
     @abstractmethod
-    def split(self, table: Table, seed: int) -> Split:
-        """Train, calibration and test rows by seed; the same for every method."""
+    def split(self, table: Table, seed: int) -> Any:
+        """What a trial of that seed works on, the same for every method: a :class:`Split` for most tasks."""
 
     @abstractmethod
     def default_model(self) -> Any:
@@ -101,10 +103,18 @@ class Task(ABC):
         """None if the method (a class or an object) meets this task's contract, else what it lacks."""
 
     @abstractmethod
-    def evaluate(self, method: Any, split: Split, alpha: Fraction) -> Outcome:
+    def evaluate(self, method: Any, split: Any, alpha: Fraction) -> Outcome:
         """Fit and calibrate the method on the split, predict the test rows, measure.
 
         A method whose ``fit`` takes ``X_calib`` gets training and calibration rows apart; one
         with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
         on both together.
         """
+
+    def with_model(self, model: Any) -> Self:
+        """The task for a question with that model (None: the task's own); most splits do not depend on it."""
+        return self
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """What the user should know of how the table is used, a line each."""
+        return ()

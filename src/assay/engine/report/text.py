@@ -17,6 +17,7 @@ _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "online": ("prediction intervals", "narrowest", "narrower", "wider"),
 }
 
 _OUR_WARNING = re.compile(r"^(Assay|InfiniteSet)Warning: ")
@@ -38,6 +39,21 @@ def nouns(task: str) -> tuple[str, str, str, str]:
     return _NOUNS.get(task, ("answers", "smallest", "smaller", "larger"))
 
 
+def over_time(task: object) -> bool:
+    """Whether the seeds of the task are stretches of time."""
+    return bool(getattr(task, "over_time", False))
+
+
+def expected_words(task: object) -> str:
+    """What the expected range of coverage is."""
+    if over_time(task):
+        return (
+            "95 % of the stretches of a method whose misses come alone and by chance, alpha of the time, lie "
+            "in that range; misses of real series come together, so good methods may lie outside."
+        )
+    return "95 % of the single splits of an exactly valid split-conformal method lie in that range."
+
+
 def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
@@ -46,12 +62,16 @@ def question(info: RunInfo) -> str:
     if len(info.methods) == 1:
         return (
             f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
-            f"and do they cover {target:g} % of new rows?"
+            f"and do they cover {target:g} % of {_to_come(info)}?"
         )
     return (
         f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
-        f"{info.dataset} ({rows}) that still cover {target:g} % of new rows?"
+        f"{info.dataset} ({rows}) that still cover {target:g} % of {_to_come(info)}?"
     )
+
+
+def _to_come(info: RunInfo) -> str:
+    return "the steps to come" if info.task == "online" else "new rows"
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
