@@ -82,8 +82,9 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     max_epochs : int, default 200
         Passes over the training rows.
     batch_size : int, default 256
-    lr : float, default 1e-3
-        Learning rate of AdamW (weight decay 1e-4).
+    lr : float, default 2e-3
+        Learning rate of AdamW (weight decay 1e-4). On three splits of house prices 1e-3 gives regions a
+        tenth larger.
     patience : int or None, default 20
         Stop after so many epochs without a better likelihood of a tenth of the rows, kept apart, and
         keep the best weights. None trains ``max_epochs`` on all rows; so do fewer than 20 rows.
@@ -117,7 +118,7 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         max_epochs: int = 200,
         batch_size: int = 256,
-        lr: float = 1e-3,
+        lr: float = 2e-3,
         patience: int | None = 20,
         dequantize: Any = True,
         device: str = "cpu",
