@@ -9,7 +9,7 @@ whose mean error is not above the grid's. Errors are relative to 2^15 points of 
 
 import sys
 from functools import cache
-from itertools import takewhile
+from itertools import product, takewhile
 
 import numpy as np
 import runner
@@ -55,10 +55,10 @@ def by_grid(data):
         ]
         row = regions.take([i])
         inside = 0
-        # a plane of the first output at a time: 200^3 points would not fit into memory with their images
-        rest = np.stack(np.meshgrid(*axes[1:], indexing="ij"), axis=-1).reshape(-1, q - 1)
-        for value in axes[0]:
-            points = np.column_stack([np.full(len(rest), value), rest])
+        # 200^2 points at a time: 200^3 would not fit into memory with their images
+        plane = np.stack(np.meshgrid(*axes[-2:], indexing="ij"), axis=-1).reshape(-1, 2)
+        for rest in product(*axes[:-2]):
+            points = np.hstack([np.broadcast_to(rest, (len(plane), q - 2)), plane])
             z, _ = row.flow.inverse_points(points[None], row.X)
             inside += int((np.linalg.norm(z[0], axis=1) <= row.radius).sum())
         out.append(inside / side**q * width.prod())
