@@ -8,11 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 
+#: public classes that are no methods and have no card
+_PARTS = ("assay.conformal.fleet:Fleet", "assay.conformal.fleet_store:DurableFleet")
+
+
 def _exports() -> dict[str, str]:
     from assay.core.cards import all_cards
 
-    paths = (card.cls for card in all_cards().values() if card.family == "conformal")
-    return {path.partition(":")[2]: path for path in paths if path.startswith("assay.")}
+    paths = [card.cls for card in all_cards().values() if card.family == "conformal"]
+    return {path.partition(":")[2]: path for path in [*paths, *_PARTS] if path.startswith("assay.")}
 
 
 def __getattr__(name: str) -> Any:

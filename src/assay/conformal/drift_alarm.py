@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.conformal.tracker_base import one_of
+from assay.conformal.tracker_base import one_of, whole_number
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
 from assay.core.levels import parse_alpha
@@ -47,6 +47,9 @@ class DriftAlarm:
     large that one hit drops the threshold far can break the null. A slow drift that the tracker follows
     widens the intervals and raises no alarm: coverage is then as promised.
 
+    *Warm-up.* A new tracker starts from nothing and misses much until it has found its height. The first
+    ``after`` outcomes of a series are not bet on.
+
     *Horizon.* Forecasts h steps ahead overlap, and so do their misses. Outcomes are dealt out in turn to h
     tests, each of outcomes h apart, at level / h each.
 
@@ -69,6 +72,8 @@ class DriftAlarm:
         "both" also looks for coverage above 1 - alpha.
     lanes : int
         The horizon h.
+    after : int
+        Outcomes of a series before its test begins.
 
     References
     ----------
@@ -78,7 +83,14 @@ class DriftAlarm:
     """
 
     def __init__(
-        self, alpha: float, level: Any, scope: str = "series", side: str = "above", lanes: int = 1
+        self,
+        alpha: float,
+        level: Any,
+        scope: str = "series",
+        side: str = "above",
+        *,
+        lanes: int = 1,
+        after: int = 0,
     ) -> None:
         self.level = None if level is None else float(parse_alpha(level))
         if self.level == 0:
@@ -89,6 +101,7 @@ class DriftAlarm:
             rates += [alpha * (1 - share) for share in _BELOW]
         self.bets = (np.array(rates) - alpha) / (alpha * (1 - alpha))
         self.lanes = lanes
+        self.after = whole_number(after, "alarm_after", 0)
         self._factors = np.stack([1 - self.bets * alpha, 1 + self.bets * (1 - alpha)])
 
     def fresh(self, n_series: int) -> State:

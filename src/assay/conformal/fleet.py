@@ -91,6 +91,8 @@ class Fleet:
         Level of false alarms of drifted coverage; what is promised under which null hypothesis, and what
         ``alarm_scope`` ("series" or "fleet") and ``alarm_side`` ("above" or "both") do, is written at
         :class:`~assay.conformal.drift_alarm.DriftAlarm`.
+    alarm_after : int, default 100
+        Outcomes of a series before its test begins: a new tracker misses much until it has found its height.
 
     Attributes
     ----------
@@ -119,6 +121,7 @@ class Fleet:
         alarm_level: Any = 0.001,
         alarm_scope: str = "series",
         alarm_side: str = "above",
+        alarm_after: int = 100,
     ) -> None:
         stream = OnlineConformalRegressor(tracker, score=score, alpha=alpha, horizon=horizon).start()
         self._stream = stream
@@ -126,7 +129,9 @@ class Fleet:
         own = stream.tracker_
         self.alpha = float(own.alpha) * self._sides
         self.horizon = int(own.horizon)
-        self.alarm = DriftAlarm(self.alpha, alarm_level, alarm_scope, alarm_side, self.horizon)
+        self.alarm = DriftAlarm(
+            self.alpha, alarm_level, alarm_scope, alarm_side, lanes=self.horizon, after=alarm_after
+        )
         self._states = SeriesStates(own, self._sides)
         self.series_ids = SeriesIds()
         self._columns: State = self._fresh(1)
@@ -146,6 +151,7 @@ class Fleet:
             **{f"tracker {name}": value for name, value in parameters.items()},
             "alarm_level": repr(self.alarm.level),
             "alarm_scope": self.alarm.scope,
+            "alarm_after": repr(self.alarm.after),
             "alarm bets": repr([round(float(bet), 12) for bet in self.alarm.bets]),
         }
 
@@ -161,7 +167,7 @@ class Fleet:
 
     @property
     def time_kind(self) -> str:
-        """"number", or "date" (times are microseconds since 1970); empty before the first row."""
+        """ "number", or "date" (times are microseconds since 1970); empty before the first row."""
         return self._time_kind
 
     def coverage(self) -> dict[str, tuple[int, int]]:
@@ -261,6 +267,10 @@ class Fleet:
         DataError
             Arrays are missing, not known, or of another shape or type.
         """
+        return self.adopt_state({name: np.array(array) for name, array in state.items()})
+
+    def adopt_state(self, state: Mapping[str, NDArray[Any]]) -> Fleet:
+        """As :meth:`set_state`, but the arrays become the fleet's own."""
         fresh = self._fresh(1)
         own = {"counts", "time_kind", "id_bytes", "id_text", *fresh}
         tracked = {name.partition(".")[2]: a for name, a in state.items() if name.startswith("tracker.")}
@@ -274,11 +284,11 @@ class Fleet:
             array = state[name]
             if array.shape != (n, *like.shape[1:]) or array.dtype != like.dtype:
                 raise DataError(f"state {name!r} has shape {array.shape} and type {array.dtype}")
-            columns[name] = np.concatenate([array, like[:0] if n else like])
+            columns[name] = array if n else like
         states = SeriesStates(self._states.tracker, self._sides)
         states.unpack(tracked, n)
         self._states, self.series_ids, self._columns = states, ids, columns
-        self._counts = np.array(state["counts"])
+        self._counts = state["counts"]
         self._time_kind = _TIME_KINDS[int(state["time_kind"][0])]
         return self
 
@@ -362,8 +372,11 @@ class Fleet:
         if gone.any():
             self._counts[-1] += int(gone.sum()) - int(waits.sum())
             columns["waiting"][series] = np.where(gone, NEVER, pending)
-        if self.alarm.level is not None:
-            loud = np.flatnonzero(self.alarm.learn(columns, series, missed))
+        if self.alarm.level is None:
+            return
+        warm = np.flatnonzero(columns["outcomes"][series] > self.alarm.after)
+        if len(warm):
+            loud = warm[self.alarm.learn(columns, series[warm], missed[warm])]
             if len(loud):
                 self._raise(batch, series[loud], rows[loud])
 

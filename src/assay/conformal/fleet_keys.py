@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC
 from itertools import repeat
 from typing import Any
 
@@ -24,12 +25,11 @@ class SeriesIds:
     """Ids of series as text, numbered in the order of their first coming."""
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
-        self._places: dict[str, int] = {}
-        self._names: list[str] = []
+        self._names = list(ids)
+        self._places = dict(zip(self._names, range(len(self._names)), strict=True))
         # a fleet is often fed the same series in the same order, and a look is dearer than a comparison
         self._asked: list[str] = []
         self._found: Ints = np.empty(0, np.int64)
-        self.add(ids)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -72,8 +72,8 @@ class SeriesIds:
             raise DataError("the ids of the state do not have the lengths that it names")
         starts = [0, *ends[:-1]]
         ids = cls(text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True))
-        if len(ids) != len(ends):
-            raise DataError(f"the state names {len(ends)} ids, of which {len(ids)} are different")
+        if len(ids._places) != len(ends):
+            raise DataError(f"the state names {len(ends)} ids, of which {len(ids._places)} are different")
         return ids
 
 
@@ -92,7 +92,9 @@ def id_list(ids: Any) -> list[str]:
         return values
     bad = [v for v in values if isinstance(v, bool) or not isinstance(v, (str, int, np.integer))]
     if bad:
-        raise DataError(f"{len(bad)} of {len(values)} ids are neither text nor whole numbers, first {bad[0]!r}")
+        raise DataError(
+            f"{len(bad)} of {len(values)} ids are neither text nor whole numbers, first {bad[0]!r}"
+        )
     return [str(value) for value in values]
 
 
@@ -139,16 +141,10 @@ def _objects(array: NDArray[Any]) -> NDArray[Any]:
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values, np.int64)
     plain = [
-        value.astimezone(_utc()).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+        value.astimezone(UTC).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
         for value in values
     ]
     return np.array(plain, _DATE_UNIT)
-
-
-def _utc() -> Any:
-    from datetime import timezone
-
-    return timezone.utc
 
 
 def rounds(series: Ints, times: Ints) -> Iterator[Ints]:

@@ -56,7 +56,9 @@ class SeriesStates:
         views = True
         for name, array in self.tracker._pack(some).items():
             packed[name][places] = array
-            views &= not array.size or any(np.may_share_memory(packed[name], own) for own in self._core.values())
+            views &= not array.size or any(
+                np.may_share_memory(packed[name], own) for own in self._core.values()
+            )
         if not views:
             self._core = self.tracker._unpack(packed)
         return out.reshape(k, sides, steps)
@@ -84,7 +86,7 @@ class SeriesStates:
         }
 
     def unpack(self, packed: Mapping[str, NDArray[Any]], n: int) -> None:
-        """Go on from what :meth:`pack` gave."""
+        """Go on from what :meth:`pack` gave; the arrays may become the states' own."""
         expected = self.tracker._pack(self.tracker._fresh(1))
         if set(packed) != set(expected):
             raise DataError(f"the tracker's state has the arrays {sorted(expected)}, got {sorted(packed)}")
@@ -98,7 +100,7 @@ class SeriesStates:
         if not n:
             self.capacity, self._core = 1, self.tracker._fresh(self.sides)
             return
-        flat = {name: np.array(a).reshape(n * self.sides, *a.shape[2:]) for name, a in packed.items()}
+        flat = {name: a.reshape(n * self.sides, *a.shape[2:]) for name, a in packed.items()}
         self.capacity, self._core = n, self.tracker._unpack(flat)
 
     def _places(self, series: Ints) -> Ints:

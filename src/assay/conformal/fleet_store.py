@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from assay.conformal.fleet import Fleet, FleetStep
 from assay.conformal.fleet_keys import id_list, time_keys
 from assay.core.checkpoints import Opened, StateFolder
@@ -188,7 +186,7 @@ class DurableFleet:
                 f"the state {self._folder.path} belongs to another fleet: {'; '.join(other)}. Give the same "
                 "parameters, or name another state"
             )
-        self.fleet.set_state(record.arrays)
+        self.fleet.adopt_state(record.arrays)
         self.note = record.about["note"]
 
     def _again(self, record: Record) -> None:

@@ -191,7 +191,7 @@ class StateFolder:
         return record
 
     def _newest_whole(self) -> tuple[Record | None, list[str]]:
-        damage = []
+        damage: list[str] = []
         for number in reversed(self._numbers("checkpoint")):
             try:
                 return self._checked(number), damage
@@ -201,7 +201,7 @@ class StateFolder:
 
     def _replay(self, number: int, change: Callable[[Record], None]) -> tuple[int, list[str]]:
         """Follow the journals as far as they are whole: the number reached, and what was damaged."""
-        damage = []
+        damage: list[str] = []
         start = -1
         while start < number and (path := self._file("journal", number)).exists():
             start = number

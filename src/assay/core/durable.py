@@ -58,8 +58,15 @@ def encode(number: int, about: Mapping[str, Any], arrays: Arrays) -> list[memory
     return [head[:-4] + struct.pack("<I", zlib.crc32(head[:-4])), *body]
 
 
+def _empty(kind: str, shape: list[int]) -> NDArray[Any]:
+    dtype = np.dtype(kind)
+    if dtype.kind not in _KINDS:
+        raise ValueError(kind)
+    return np.empty(shape, dtype)
+
+
 def _bytes_of(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return memoryview(array.reshape(-1).view(np.uint8).data)
 
 
 def read_record(file: BinaryIO, left: int, where: str) -> Record | None:
@@ -83,21 +90,21 @@ def read_record(file: BinaryIO, left: int, where: str) -> Record | None:
         return None
     text = file.read(about_size)
     found = zlib.crc32(text)
-    raw = np.empty(data_size, np.uint8)
-    if file.readinto(raw) != data_size:  # type: ignore[attr-defined]
-        raise Damaged(f"{where}: the file became shorter while it was read")
-    found = zlib.crc32(raw, found)
+    try:
+        about, shapes = json.loads(text)
+        arrays = {name: _empty(kind, shape) for name, kind, shape in shapes}
+    except (ValueError, TypeError, MemoryError) as error:
+        raise Damaged(f"{where}: the description of record {number} is damaged") from error
+    if sum(array.nbytes for array in arrays.values()) != data_size:
+        raise Damaged(f"{where}: the description of record {number} does not fit its length")
+    for array in arrays.values():
+        if array.size:
+            into = _bytes_of(array)
+            if file.readinto(into) != len(into):  # type: ignore[attr-defined]
+                raise Damaged(f"{where}: the file became shorter while it was read")
+            found = zlib.crc32(into, found)
     if found != checksum:
         raise Damaged(f"{where}: the checksum of record {number} is wrong")
-    about, shapes = json.loads(text)
-    arrays, start = {}, 0
-    for name, kind, shape in shapes:
-        dtype = np.dtype(kind)
-        if dtype.kind not in _KINDS:
-            raise Damaged(f"{where}: array {name!r} of record {number} has type {kind}")
-        end = start + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        arrays[name] = raw[start:end].view(dtype).reshape(shape)
-        start = end
     return Record(number, about, arrays, size)
 
 
