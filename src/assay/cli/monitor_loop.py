@@ -6,19 +6,21 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import click
+import numpy as np
 
 from assay.cli import text
 from assay.cli.monitor_out import COLUMNS, OutFile, Stdout, as_csv, as_json
-from assay.conformal.fleet import ISSUED, LEARNED, STATUS, Drift, Fleet, FleetStep
+from assay.conformal.fleet import ISSUED, STATUS, Drift, Fleet, FleetStep
 from assay.conformal.fleet_store import DurableFleet
 from assay.core.cards import get_card, import_object
 from assay.core.errors import DataError, MethodError
@@ -180,22 +182,25 @@ class _Watch:
         self._rows += len(rows)
 
     def _answers(self, rows: Rows, step: FleetStep) -> Iterator[tuple[Any, ...]]:
-        number = self._state.number + 1
-        covered = ("", "0", "1") if self._format is as_csv else ("", False, True)
-        alarm = ("0", "1") if self._format is as_csv else (False, True)
-        columns = (
-            rows.ids,
-            rows.stamps,
-            step.forecast.tolist(),
-            step.interval[:, 0].tolist(),
-            step.interval[:, 1].tolist(),
-            step.covered.tolist(),
-            step.alarm.tolist(),
-            step.status.tolist(),
+        at = np.flatnonzero(step.status <= ISSUED)
+        names: Sequence[str] = rows.ids
+        stamps = rows.stamps
+        if len(at) < len(rows):
+            names, stamps = [names[i] for i in at.tolist()], [stamps[i] for i in at.tolist()]
+        csv = self._format is as_csv
+        covered = np.array(["", "0", "1"] if csv else [None, False, True], object)
+        alarm = np.array(["0", "1"] if csv else [False, True], object)
+        return zip(
+            repeat(self._state.number + 1, len(at)),
+            names,
+            stamps,
+            step.forecast[at].tolist(),
+            step.interval[at, 0].tolist(),
+            step.interval[at, 1].tolist(),
+            covered[step.covered[at] + 1].tolist(),
+            alarm[step.alarm[at].astype(int)].tolist(),
+            strict=True,
         )
-        for name, stamp, forecast, lower, upper, inside, loud, status in zip(*columns, strict=True):
-            if status in (LEARNED, ISSUED):
-                yield number, name, stamp, forecast, lower, upper, covered[inside + 1], alarm[loud]
 
     def _cry(self, drifts: tuple[Drift, ...]) -> None:
         """Alarms: to their file before the batch is kept, and to stderr."""

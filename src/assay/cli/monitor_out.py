@@ -32,7 +32,7 @@ def as_json(rows: Iterable[Sequence[Any]]) -> str:
     lines = []
     for row in rows:
         values = {
-            name: None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in zip(COLUMNS, row, strict=True)
         }
         lines.append(json.dumps(values, ensure_ascii=False, default=str) + "\n")

@@ -210,8 +210,26 @@ class TextStream:
                 return Rows()
             skip += self._first_line(taken[skip])
         assert self._parser is not None
+        return self._plain_rows(taken[skip:], start + skip + 1) or self._any_rows(
+            taken[skip:], start + skip + 1
+        )
+
+    def _plain_rows(self, taken: list[bytes], first: int) -> Rows | None:
+        """Rows of lines without anything odd in them, all at once."""
+        if not isinstance(self._parser, CsvLines) or not taken or max(map(len, taken)) > LONGEST_LINE:
+            return None
+        try:
+            text = b"\n".join(taken).decode().replace("\r\n", "\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            return None
+        columns = self._parser.columns(text)
+        return None if columns is None else self._reader.read_plain(first, columns)
+
+    def _any_rows(self, taken: list[bytes], first: int) -> Rows:
+        """Rows of lines, each looked at by itself."""
+        assert self._parser is not None
         lines, values, bad = [], [], []
-        for number, raw in enumerate(taken[skip:], start + skip + 1):
+        for number, raw in enumerate(taken, first):
             try:
                 text = _decode(raw)
                 if not text.strip():

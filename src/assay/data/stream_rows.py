@@ -37,11 +37,11 @@ class BadRow:
 class Rows:
     """Rows that can be used, column by column; times are whole numbers, dates in microseconds since 1970."""
 
-    lines: list[int] = field(default_factory=list)
+    lines: Sequence[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     #: times as they came
-    stamps: list[Any] = field(default_factory=list)
+    stamps: Sequence[Any] = field(default_factory=list)
     forecasts: list[float] = field(default_factory=list)
     actuals: list[float] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
@@ -66,7 +66,8 @@ class RowReader:
 
     def read(self, lines: Sequence[int], values: Sequence[Sequence[Any]], bad: Sequence[BadRow]) -> Rows:
         """Rows from (series, time, forecast, actual) a line; text, numbers or None each."""
-        rows = Rows(bad=list(bad))
+        problems = list(bad)
+        good = []
         self._known.clear()
         for line, (name, stamp, forecast, actual) in zip(lines, values, strict=True):
             try:
@@ -74,16 +75,32 @@ class RowReader:
                 time = self._time(stamp)
                 centre, outcome = _number(forecast, "forecast"), _number(actual, "actual")
             except ValueError as error:
-                rows.bad.append(BadRow(line, str(error)))
-                continue
-            rows.lines.append(line)
-            rows.ids.append(series)
-            rows.times.append(time)
-            rows.stamps.append(stamp)
-            rows.forecasts.append(centre)
-            rows.actuals.append(outcome)
-        rows.kind = self.kind if rows.ids else ""
-        return rows
+                problems.append(BadRow(line, str(error)))
+            else:
+                good.append((line, series, time, stamp, centre, outcome))
+        problems.sort(key=lambda row: row.line)
+        if not good:
+            return Rows(bad=problems)
+        at, ids, times, stamps, centres, outcomes = map(list, zip(*good, strict=True))
+        return Rows(at, ids, times, stamps, centres, outcomes, problems, self.kind)
+
+    def read_plain(self, first: int, columns: Sequence[Sequence[str]]) -> Rows | None:
+        """Rows from the columns of a batch in which there is nothing to refuse or to skip; else None."""
+        names, stamps, forecasts, actuals = columns
+        ids = list(map(str.strip, names))
+        centres, outcomes = _plain_numbers(forecasts), _plain_numbers(actuals)
+        if centres is None or outcomes is None or not all(ids):
+            return None
+        try:
+            known = {stamp: _time(stamp) for stamp in set(stamps)}
+        except ValueError:
+            return None
+        kinds = {kind for _, kind in known.values()}
+        if len(kinds) != 1 or (self.kind and kinds != {self.kind}):
+            return None
+        (self.kind,) = kinds
+        times = [known[stamp][0] for stamp in stamps]
+        return Rows(range(first, first + len(ids)), ids, times, stamps, centres, outcomes, [], self.kind)
 
     def _time(self, stamp: Any) -> int:
         known = self._known.get(stamp) if isinstance(stamp, str) else None
@@ -97,6 +114,18 @@ class RowReader:
                 raise ValueError(f"time {_show(stamp)} is a {kind}, those before were {self.kind}s")
             self.kind = kind
         return time
+
+
+def _plain_numbers(cells: Sequence[str]) -> list[float] | None:
+    """Numbers of cells that hold one or nothing; None where some cell asks for a closer look."""
+    try:
+        try:
+            numbers = list(map(float, cells))
+        except ValueError:
+            numbers = [float(cell) if cell else math.nan for cell in cells]
+    except ValueError:
+        return None
+    return None if math.inf in numbers or -math.inf in numbers or "_" in "".join(cells) else numbers
 
 
 def _show(value: Any) -> str:
@@ -197,6 +226,15 @@ class CsvLines:
         if '"' not in line:
             return line.split(self.separator)
         return next(csv.reader([line], delimiter=self.separator, strict=True))
+
+    def columns(self, text: str) -> list[Sequence[str]] | None:
+        """The four columns of many lines without quotes and of one width; else None."""
+        if '"' in text or "\r" in text:
+            return None
+        if {line.count(self.separator) for line in text.split("\n")} != {self._width - 1}:
+            return None
+        cells = text.replace("\n", self.separator).split(self.separator)
+        return [cells[i :: self._width] for i in self._at]
 
     def values(self, line: str) -> list[str] | None:
         """The four values of a line; None for the header once more."""
