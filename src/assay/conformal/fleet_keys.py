@@ -70,7 +70,7 @@ class SeriesIds:
         text, ends = id_text.tobytes(), np.cumsum(id_bytes).tolist()
         if (ends[-1] if ends else 0) != len(text):
             raise DataError("the ids of the state do not have the lengths that it names")
-        starts = [0, *ends[:-1]]
+        starts = [0, *ends][: len(ends)]
         ids = cls(text[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True))
         if len(ids._places) != len(ends):
             raise DataError(f"the state names {len(ends)} ids, of which {len(ids._places)} are different")

@@ -188,6 +188,7 @@ class DurableFleet:
             )
         self.fleet.adopt_state(record.arrays)
         self.note = record.about["note"]
+        self._rows = self._batches = 0
 
     def _again(self, record: Record) -> None:
         """Apply a batch of the journal."""

@@ -97,31 +97,20 @@ class StateFolder:
         Damaged
             Something is not what was written; the message says what ``restore`` would bring back.
         """
-        numbers = self._numbers("checkpoint")
         try:
-            if not numbers:
-                raise Damaged(f"{self.path} holds journals but no checkpoint")
-            ahead = [n for n in self._numbers("journal") if n > numbers[-1] and self._holds_changes(n)]
-            if ahead:
-                raise Damaged(f"{self._file('checkpoint', ahead[-1])} is not there, but its journal is")
-            record = self._checked(numbers[-1])
-            load(record)
-            journal = Journal(self._file("journal", record.number))
-            number = record.number
-            for entry in journal.records(number):
-                change(entry)
-                number = entry.number
+            return self._open(load, change)
         except Damaged as error:
             raise Damaged(f"{error}. {self._offer()}") from error
-        journal.open()
-        self._journal, self.number = journal, number
-        return Opened(number, record.about, number - record.number)
 
     def restore(self, load: Callable[[Record], None], change: Callable[[Record], None]) -> Opened:
-        """Go back to the last state that can be had from what is whole; damaged files are put aside.
+        """As :meth:`open`; where something is damaged, go back to the last state that can be had.
 
-        The caller keeps a checkpoint afterwards.
+        Damaged files are put aside. ``lost`` says what they were; then the caller keeps a checkpoint.
         """
+        try:
+            return self._open(load, change)
+        except Damaged as error:
+            why = str(error)
         record, damage = self._newest_whole()
         if record is None:
             raise Damaged(f"no checkpoint in {self.path} is whole: {damage}")
@@ -133,7 +122,7 @@ class StateFolder:
                     path = self._file(kind, n)
                     os.replace(path, path.with_name(path.name + ".damaged"))
         self.number = number
-        return Opened(number, record.about, number - record.number, "; ".join([*damage, *broken]))
+        return Opened(number, record.about, number - record.number, "; ".join(dict.fromkeys([why, *damage, *broken])))
 
     def append(self, about: Mapping[str, Any], arrays: Arrays) -> int:
         """Keep the next change; on the disk when this returns, with its number of bytes."""
@@ -173,6 +162,24 @@ class StateFolder:
             self._lock = -1
 
     # --- inside ------------------------------------------------------------------------------------
+
+    def _open(self, load: Callable[[Record], None], change: Callable[[Record], None]) -> Opened:
+        numbers = self._numbers("checkpoint")
+        if not numbers:
+            raise Damaged(f"{self.path} holds journals but no checkpoint")
+        ahead = [n for n in self._numbers("journal") if n > numbers[-1] and self._holds_changes(n)]
+        if ahead:
+            raise Damaged(f"{self._file('checkpoint', ahead[-1])} is not there, but its journal is")
+        record = self._checked(numbers[-1])
+        load(record)
+        journal = Journal(self._file("journal", record.number))
+        number = record.number
+        for entry in journal.records(number):
+            change(entry)
+            number = entry.number
+        journal.open()
+        self._journal, self.number = journal, number
+        return Opened(number, record.about, number - record.number)
 
     def _file(self, kind: str, number: int) -> Path:
         return self.path / f"{kind}-{number:012d}"
