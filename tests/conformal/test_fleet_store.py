@@ -103,7 +103,9 @@ class Machine:
         return call
 
 
-def test_a_kill_at_any_call_loses_no_acknowledged_batch_and_doubles_none(tmp_path, monkeypatch, uninterrupted):
+def test_a_kill_at_any_call_loses_no_acknowledged_batch_and_doubles_none(
+    tmp_path, monkeypatch, uninterrupted
+):
     dies, finished = 0, False
     while not finished:
         dies += 1
@@ -211,7 +213,9 @@ def test_the_state_of_another_fleet_is_refused_with_what_differs(tmp_path):
     with opened(tmp_path / "s") as state:
         feed(state)
     other = Fleet(ErrorQuantifiedTracker(lr=0.1, window=4), alpha=0.1, alarm_after=2, score="absolute")
-    with pytest.raises(DataError, match=r"score is signed in the state and absolute here.*tracker lr is 0\.3"):
+    with pytest.raises(
+        DataError, match=r"score is signed in the state and absolute here.*tracker lr is 0\.3"
+    ):
         DurableFleet(other, tmp_path / "s")
     with opened(tmp_path / "s") as state:  # and left as it was
         assert state.number == _BATCHES

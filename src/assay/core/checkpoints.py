@@ -122,7 +122,9 @@ class StateFolder:
                     path = self._file(kind, n)
                     os.replace(path, path.with_name(path.name + ".damaged"))
         self.number = number
-        return Opened(number, record.about, number - record.number, "; ".join(dict.fromkeys([why, *damage, *broken])))
+        return Opened(
+            number, record.about, number - record.number, "; ".join(dict.fromkeys([why, *damage, *broken]))
+        )
 
     def append(self, about: Mapping[str, Any], arrays: Arrays) -> int:
         """Keep the next change; on the disk when this returns, with its number of bytes."""

@@ -8,6 +8,7 @@ and brought to the disk before the next. Every byte is under a checksum.
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import zlib
@@ -27,7 +28,8 @@ Arrays = Mapping[str, NDArray[Any]]
 #: magic, number, bytes of the description, bytes of the arrays, checksum of both, checksum of the head
 _HEAD = struct.Struct("<8sQQQII")
 _MAGIC = b"assayR01"
-_KINDS = "biufM"
+#: kinds of numbers that a record may hold; never objects
+_KINDS = "biuf"
 
 
 class Damaged(StoreError):
@@ -58,11 +60,11 @@ def encode(number: int, about: Mapping[str, Any], arrays: Arrays) -> list[memory
     return [head[:-4] + struct.pack("<I", zlib.crc32(head[:-4])), *body]
 
 
-def _empty(kind: str, shape: list[int]) -> NDArray[Any]:
+def _known(kind: str) -> np.dtype[Any]:
     dtype = np.dtype(kind)
     if dtype.kind not in _KINDS:
         raise ValueError(kind)
-    return np.empty(shape, dtype)
+    return dtype
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
@@ -92,10 +94,12 @@ def read_record(file: BinaryIO, left: int, where: str) -> Record | None:
     found = zlib.crc32(text)
     try:
         about, shapes = json.loads(text)
-        arrays = {name: _empty(kind, shape) for name, kind, shape in shapes}
-    except (ValueError, TypeError, MemoryError) as error:
+        kinds = [(name, _known(kind), shape) for name, kind, shape in shapes]
+        fits = sum(kind.itemsize * math.prod(shape) for _, kind, shape in kinds) == data_size
+        arrays = {name: np.empty(shape, kind) for name, kind, shape in kinds} if fits else None
+    except (ValueError, TypeError) as error:
         raise Damaged(f"{where}: the description of record {number} is damaged") from error
-    if sum(array.nbytes for array in arrays.values()) != data_size:
+    if arrays is None:
         raise Damaged(f"{where}: the description of record {number} does not fit its length")
     for array in arrays.values():
         if array.size:

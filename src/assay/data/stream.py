@@ -62,6 +62,19 @@ class LineFeed:
             self.offset -= 1
         return taken
 
+    def skip(self, unwanted: Callable[[bytes], bool]) -> int:
+        """Take lines as long as ``unwanted`` says so of the next; their number."""
+        count = 0
+        while self._lines or not (self.ended or self._stop()):
+            if not self._lines:
+                if not self._fill() and self._regular and not self.ended:
+                    break
+            elif unwanted(self._lines[0]):
+                count += len(self.take(1, 0.0))
+            else:
+                break
+        return count
+
     def _fill(self) -> bool:
         """Read once; whether something came. Waits a moment where nothing is there yet."""
         if not self._regular:
@@ -139,10 +152,13 @@ class TextStream:
     def batches(self, size: int, patience: float = 0.5) -> Iterator[tuple[Rows, Position]]:
         """Rows of up to ``size`` lines each, and the position behind them."""
         while not self._stop():
-            taken = self._feed.take(size + (self._parser is None), patience)
+            if self._parser is None:
+                self._line += self._feed.skip(self._unwanted)
+            taken = self._feed.take(size, patience)
             if taken:
-                rows = self._rows(taken)
-                yield rows, self.position()
+                first = self._line + 1
+                self._line += len(taken)
+                yield self._plain_rows(taken, first) or self._any_rows(taken, first), self.position()
             elif self._feed.ended:
                 return
             else:
@@ -199,20 +215,9 @@ class TextStream:
         self._parser = CsvLines(text, self._columns, self._where)
         return True
 
-    def _rows(self, taken: list[bytes]) -> Rows:
-        start = self._line
-        self._line += len(taken)
-        skip = 0
-        if self._parser is None:
-            while skip < len(taken) and not taken[skip].strip(_BLANK):
-                skip += 1
-            if skip == len(taken):
-                return Rows()
-            skip += self._first_line(taken[skip])
-        assert self._parser is not None
-        return self._plain_rows(taken[skip:], start + skip + 1) or self._any_rows(
-            taken[skip:], start + skip + 1
-        )
+    def _unwanted(self, line: bytes) -> bool:
+        """Whether a line at the beginning is blank or a header; what lines are is decided by the first."""
+        return self._parser is None and (not line.strip(_BLANK) or self._first_line(line))
 
     def _plain_rows(self, taken: list[bytes], first: int) -> Rows | None:
         """Rows of lines without anything odd in them, all at once."""
