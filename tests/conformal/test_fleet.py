@@ -329,5 +329,8 @@ def test_a_tracker_must_be_one():
     with pytest.raises(AssayError):
         Fleet(ErrorQuantifiedTracker(), score="both")
     with pytest.raises(MethodError, match="alarm_after"):
-        made_with = {"alarm_after": -1}
-        Fleet(ErrorQuantifiedTracker(), **made_with)
+        made_late(-1)
+
+
+def made_late(after):
+    return Fleet(ErrorQuantifiedTracker(), alarm_after=after)
