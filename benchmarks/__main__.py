@@ -6,7 +6,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PYTHON = HERE.parent / ".bench-env" / "bin" / "python"
-FILES = ("engine_overhead.py", "intervals.py", "label_sets.py", "gauss_newton.py")
+FILES = (
+    "engine_overhead.py",
+    "intervals.py",
+    "label_sets.py",
+    "gauss_newton.py",
+    "cp2.py",
+    "kernel_weighted.py",
+    "online.py",
+)
 
 
 def main() -> int:

@@ -1,5 +1,8 @@
 """Checks with known outcomes for the tests of claims."""
 
+from assay.core.errors import MissingDependency
+from assay.core.overlap import draws_own_splits
+
 
 def steady(seed):
     """The gain of ours over theirs is 0.1 on every seed but for a ripple."""
@@ -27,3 +30,18 @@ def on_split(seed, split):
 def silent_once(seed):
     """The third repetition measures nothing, without an error."""
     return {} if seed == 2 else steady(seed)
+
+
+@draws_own_splits(1 / 9)
+def own_nine_tenths(seed, split):
+    """A gain that the ratio decides on, from splits of its own."""
+    return rippled(seed, split)
+
+
+def rippled(seed, split):
+    """The same gain from the splits that are given."""
+    return {"gap": {"ours": 0.0, "theirs": 0.15 + 0.1 * (-1) ** seed}}
+
+
+def without_data(seed):
+    raise MissingDependency("the folder of data is not there")

@@ -13,6 +13,7 @@ from assay.claims.ledger import Ledger, Row, read, recorded
 from assay.claims.verdict import judge
 from assay.core.cards import Card, all_cards, get_card, import_object
 from assay.core.errors import MethodError, StoreError
+from assay.core.overlap import draws_own_splits, own_ratio
 from assay.data.builtin import names
 from assay.engine.stats import corrected_interval
 from assay.tasks import get_task
@@ -55,6 +56,8 @@ def claim(**changes):
         ({"better": "larger"}, "'lower' or 'higher', got 'larger'"),
         ({"unit": "metres"}, "unit must be"),
         ({"seeds": 1}, "at least 2"),
+        ({"exact": True}, "an exact claim has a check, no dataset, and seeds = 1"),
+        ({"exact": True, "seeds": 1, "dataset": "iris"}, "an exact claim has a check, no dataset"),
         ({"check": None}, "name a dataset, a check, or both"),
         ({"verdict": "holds"}, r"unknown keys \['verdict'\]"),
     ],
@@ -118,6 +121,25 @@ def test_no_difference_at_all_is_not_a_better_one(better):
     assert judge(claim(better=better), same, dict(same), 0.5).outcome == "does not hold"
     assert judge(claim(better=better, margin=-0.01), same, dict(same), 0.5).outcome == "holds"
     assert judge(claim(better="higher", margin=0.25), same, dict.fromkeys(same, 0.0), 0.5).outcome == "holds"
+
+
+@pytest.mark.parametrize(
+    ("ours", "margin", "outcome"),
+    [(0.9, 0.0, "holds"), (1.0, 0.0, "does not hold"), (1.1, 0.0, "does not hold"), (1.1, -0.2, "holds")],
+)
+def test_one_value_decides_where_nothing_is_random(ours, margin, outcome):
+    exact = claim(seeds=1, exact=True, margin=margin)
+    verdict = judge(exact, {0: ours}, {0: 1.0}, 0.0)
+    assert verdict.outcome == outcome
+    assert verdict.gain.low == verdict.gain.high == pytest.approx(1.0 - ours)
+    assert judge(exact, {0: ours}, {0: 1.0}, 0.0, failures=1).outcome == "undecided"
+    assert judge(exact, {0: np.nan}, {0: 1.0}, 0.0).outcome == "undecided"
+    assert judge(exact, {0: np.inf}, {0: 1.0}, 0.0).outcome == "undecided"
+
+
+def test_a_check_without_its_data_is_skipped(monkeypatch):
+    (row,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:without_data"})
+    assert (row.verdict, row.reason) == ("skipped", "the folder of data is not there")
 
 
 def test_seeds_that_only_one_side_or_nobody_has_leave_it_undecided():
@@ -222,6 +244,41 @@ def test_a_check_on_data_gets_the_split_of_the_task(monkeypatch):
     assert row.baseline == 442 - 2 * (442 // 4)
 
 
+def test_a_check_that_draws_its_own_splits_is_judged_by_their_ratio(monkeypatch):
+    # gains 0.25, 0.05, 0.25, ...: 0.15 with an sd of 0.107 over 8 seeds; their interval is
+    # 0.15 -+ 2.365 * 0.107 * sqrt(1 / 8 + ratio), which reaches 0 for the task's 1 / 2 but not for 1 / 9
+    raw = {**RAW, "dataset": "diabetes", "metric": "gap", "seeds": 8}
+    of_task, own = verified(
+        monkeypatch,
+        {**raw, "check": "made_up_checks:rippled"},
+        {**raw, "id": "own", "check": "made_up_checks:own_nine_tenths"},
+    )
+    assert of_task.verdict == "undecided"
+    assert own.verdict == "holds"
+    values = [0.25, 0.05] * 4
+    low, high = corrected_interval(values, 1 / 9)
+    assert (own.low, own.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_ratios_of_the_checks_of_gauss_newton_are_those_of_their_splits():
+    where = "assay.conformal.checks.gauss_newton:"
+    for name, ratio in (("nine_tenths", 1 / 9), ("nine_tenths_settled", 1 / 9), ("ten_folds", 10 / 9)):
+        assert own_ratio(import_object(where + name)) == pytest.approx(ratio)
+    assert own_ratio(import_object("assay.conformal.checks.cp2:real_data")) is None
+    for wrong in (0, -1.0, float("inf")):
+        with pytest.raises(MethodError, match="test_to_train must be"):
+            draws_own_splits(wrong)
+
+
+def test_a_mean_over_folds_is_judged_as_the_folds_themselves():
+    # 5 seeds of 4 folds: what the repeated cross-validation's correction gives on the folds
+    rng = np.random.default_rng(0)
+    folds = rng.normal(size=(2000, 5, 4))
+    of_folds = (1 / 20 + 1 / 3) * folds.reshape(2000, 20).var(axis=1, ddof=1).mean()
+    of_seeds = (1 / 5 + 4 / 3) * folds.mean(axis=2).var(axis=1, ddof=1).mean()
+    assert of_seeds == pytest.approx(of_folds, rel=0.05)
+
+
 def test_a_comparison_is_run_by_the_engine():
     toy = Card(**{**vars(get_card("split")), "claims": (
         {**RAW, "check": None, "dataset": "diabetes", "metric": "mean_width", "unit": "target sd",
@@ -324,8 +381,8 @@ def test_claims_of_the_cards_can_be_measured(made: Claim):
 
 
 def test_the_recorded_ledger_belongs_to_the_claims_of_the_cards():
-    names_of_claims = {made.name for made in EVERY}
+    by_name = {made.name: made for made in EVERY}
     for kept in recorded():
-        assert kept.claim in names_of_claims, f"{kept.claim} is recorded, but no card claims it"
+        assert kept.claim in by_name, f"{kept.claim} is recorded, but no card claims it"
         assert kept.verdict in {"holds", "does not hold", "undecided"}
-        assert kept.seeds >= 2
+        assert kept.seeds >= (1 if by_name[kept.claim].exact else 2)

@@ -27,6 +27,28 @@ class Largest:
     def predict_interval(self, X, alpha=None):
         return np.tile([self.centre_ - self.radius_, self.centre_ + self.radius_], (len(X), 1))
 
+class LargestBox(Largest):
+    """A box of the largest residuals of the medians, for several targets."""
+    def fit(self, X, y, X_calib=None, y_calib=None):
+        self.centre_ = np.median(y, axis=0)
+        self.radius_ = np.abs(y_calib - self.centre_).max(axis=0)
+        return self
+    def predict_region(self, X):
+        return Box(self.centre_, self.radius_, len(X))
+
+class Box:
+    def __init__(self, centre, radius, n):
+        self.centre, self.radius, self.n = centre, radius, n
+    def contains(self, Y):
+        return (np.abs(Y - self.centre) <= self.radius).all(axis=1)
+    def volume(self):
+        return np.full(self.n, np.prod(2 * self.radius))
+    def take(self, rows):
+        return Box(self.centre, self.radius, len(rows))
+    def bounding_box(self):
+        box = np.stack([self.centre - self.radius, self.centre + self.radius], axis=-1)
+        return np.tile(box, (self.n, 1, 1))
+
 class Raises(Largest):
     def fit(self, X, y, X_calib=None, y_calib=None):
         raise ValueError("no luck today")
@@ -172,3 +194,29 @@ def test_interrupt_reports_what_is_done(folder):
     assert "goes on from here" in err
     assert "Traceback" not in out + err
     assert (folder / "stop.html").exists()
+
+
+def test_several_targets_give_regions(folder):
+    done = assay(
+        folder, "compare", "study.csv", "--target", "target,bmi", "--methods", "own:LargestBox",
+        "--seeds", "2", "--store", "regions.db", "--report", "regions.html", "--json", "regions.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "region: 2 targets" in done.stdout
+    assert "median volume" in done.stdout
+    run_facts = json.loads((folder / "regions.json").read_text())["run"]
+    assert run_facts["targets"] == ["target", "bmi"]
+    assert run_facts["n_features"] == 10
+    assert "In the plane of the targets" in (folder / "regions.html").read_text("utf-8")
+
+
+def test_roles_that_no_task_takes(folder):
+    for arguments, message in (
+        (["--target", "target,bmu"], "no target column 'bmu'; did you mean 'bmi'?"),
+        (["--target", "target", "--horizon", "3"], "takes no horizon"),
+        (["--target", "target,bmi", "--task", "interval"], "takes one target; 2 are given"),
+        (["--target", "target", "--time", "age", "--task", "interval"], "no use for the time column 'age'"),
+    ):
+        done = assay(folder, "compare", "study.csv", *arguments)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())

@@ -83,7 +83,8 @@ def test_a_repetition_that_fails_leaves_the_claim_undecided(claimed, capsys, mon
     assert "no luck today" in " ".join(out.split())
 
 
-def test_claims_that_cannot_be_run(claimed, capsys):
+def test_claims_that_cannot_be_run(claimed, capsys, monkeypatch):
+    monkeypatch.delenv("ASSAY_DATA", raising=False)
     claimed(dataset="bike")
     assert run(["verify", "split", "--quiet"]) == 2
     assert "1 skipped" in capsys.readouterr().out

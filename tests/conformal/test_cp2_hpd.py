@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from assay.conformal import ConditionalHPD
+from assay.conformal.adjustments import Adjustment
 from assay.conformal.checks.cp2 import GrowingNoise
 from assay.core.errors import InfiniteSetWarning, MethodError
 
@@ -76,6 +77,24 @@ def test_set_and_score_are_one_rule(adjustment):
     scores = method.conformity_scores()
     inside = method.predict_set(X).contains(y)
     np.testing.assert_array_equal(inside, scores <= np.sort(scores)[179])
+
+
+def test_own_adjustment():
+    # the linear map written out: f(tau, v) = tau v with tau = c, read off at phi = -1
+    def times(tau, v):
+        return tau * v
+
+    own = Adjustment(times, lambda tau, v: v / tau, phi=-1.0, solve=lambda t: -t)
+    truth = GrowingNoise()
+    X, y = data(3, 199, truth)
+    X_test, y_test = data(4, 500, truth)
+    sets = [
+        ConditionalHPD(truth, adjustment, n_samples=100, random_state=0).calibrate(X, y).predict_set(X_test)
+        for adjustment in (own, "linear", "difference")
+    ]
+    np.testing.assert_allclose(sets[0].log_threshold, sets[1].log_threshold, rtol=1e-9, atol=1e-9)
+    assert np.abs(sets[0].log_threshold - sets[2].log_threshold).max() > 0.01
+    np.testing.assert_array_equal(sets[0].contains(y_test), sets[1].contains(y_test))
 
 
 def test_linear_map_keeps_its_order_where_densities_underflow():

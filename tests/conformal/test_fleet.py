@@ -10,6 +10,7 @@ from assay.conformal.eci import ErrorQuantifiedTracker
 from assay.conformal.fleet import STATUS
 from assay.conformal.ogd import OnlineGradientTracker
 from assay.conformal.online import OnlineConformalRegressor
+from assay.core.cards import all_cards, build_argument
 from assay.core.errors import AssayError, DataError, MethodError
 
 _NAN = np.nan
@@ -62,6 +63,44 @@ def test_intervals_are_those_of_single_streams(score, horizon):
     np.testing.assert_array_equal(step.interval.reshape(expected.shape), expected)
     same_state(by_step, at_once, but=("id_text", "id_bytes"))
     same_state(by_step, sparse)
+
+
+_TRACKERS = {
+    card.id: card.defaults["tracker"] for card in all_cards().values() if "tracker" in card.defaults
+}
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+@pytest.mark.parametrize("name", _TRACKERS)
+def test_every_tracker_of_a_card_gives_the_same_in_a_fleet(name, horizon):
+    y, forecasts = stream(n=10, steps=40)
+    n, steps = y.shape
+    expected = OnlineConformalRegressor(build_argument(_TRACKERS[name]), alpha=0.2, horizon=horizon).run(
+        y, forecasts
+    )
+    whole, sparse, ahead = (
+        Fleet(build_argument(_TRACKERS[name]), alpha=0.2, horizon=horizon) for _ in range(3)
+    )
+    ids, nothing = np.arange(n), np.full(n, _NAN)
+    for t in range(steps + horizon - 1):
+        known = t - horizon + 1
+        if t < steps:
+            step = whole.update(ids, np.full(n, t), forecasts[:, t], y[:, t])
+            np.testing.assert_array_equal(step.interval, expected[:, t])
+            one = t % n
+            parts = [sparse.update([i], [t], forecasts[i : i + 1, t], y[i : i + 1, t]) for i in (one,)]
+            rest = np.delete(ids, one)
+            parts.append(sparse.update(rest, np.full(n - 1, t), forecasts[rest, t], y[rest, t]))
+            np.testing.assert_array_equal(parts[0].interval[0], expected[one, t])
+            np.testing.assert_array_equal(parts[1].interval, expected[rest, t])
+            issued = ahead.update(ids, np.full(n, t), forecasts[:, t], nothing)
+            np.testing.assert_array_equal(issued.interval, expected[:, t])
+        if known >= 0:
+            ahead.update(ids, np.full(n, known), nothing, y[:, known])
+    same_state(whole, ahead, but=("counts", "waiting_rows"))
+    other = Fleet(build_argument(_TRACKERS[name]), alpha=0.2, horizon=horizon).set_state(whole.get_state())
+    same_state(whole, other)
+    np.testing.assert_array_equal(whole.predict(ids, y[:, 0]), other.predict(ids, y[:, 0]))
 
 
 def test_rows_of_a_batch_may_come_in_any_order():

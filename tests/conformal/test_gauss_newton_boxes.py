@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 
 from assay.conformal.gauss_newton import GaussNewtonConformal  # noqa: E402
 from assay.conformal.gauss_newton_boxes import GaussNewtonBoxes  # noqa: E402
+from assay.conformal.network_regressor import NetworkRegressor  # noqa: E402
 from assay.core.errors import AssayWarning, InfiniteSetWarning  # noqa: E402
+from assay.core.seeds import derive_seed  # noqa: E402
 
 RESIDUALS = ["standard", "deleted", "studentized"]
 
@@ -110,6 +112,33 @@ def test_memory_copies_rows_and_few_rows():
     assert method.predict_box(X[:0]).shape == (0, 2, 2)
     with pytest.warns(InfiniteSetWarning, match="at least 49"):
         assert np.isinf(method.predict_box(X, 0.04)).all()
+
+
+def test_networks_trained_here_are_one_an_output():
+    X, Y = rows(60)
+    X_test = rows(9, seed=1)[0]
+    template = NetworkRegressor(hidden=(4,), epochs=40, polish=0)
+    method = quiet(GaussNewtonBoxes(template, 1.0, random_state=5), X, Y)
+    region = method.predict_region(X_test, 0.2)
+    for k in (0, 1):
+        alone = GaussNewtonConformal(template, 1.0, random_state=derive_seed(5, "output", k))
+        ends = quiet(alone, X, Y[:, k]).predict_interval(X_test, 0.1)
+        np.testing.assert_allclose(np.column_stack([region.lower[:, k], region.upper[:, k]]), ends)
+    np.testing.assert_allclose(method.predict(X_test), region.bounding_box().mean(axis=2), rtol=0.5, atol=2)
+    wide, narrow = method.predict_region(X_test, [0.1, 0.4])
+    assert (wide.volume() > narrow.volume()).all()
+    # fitted again with a trained module, nothing of the networks is left
+    method.set_params(module=two_heads())
+    assert not hasattr(quiet(method, X, Y), "outputs_")
+
+
+def test_a_box_is_a_region():
+    X, Y = rows(40)
+    method = quiet(GaussNewtonBoxes(two_heads()), X, Y)
+    box, region = method.predict_box(X, 0.3), method.predict_region(X, 0.3)
+    np.testing.assert_array_equal(region.bounding_box(), box)
+    np.testing.assert_array_equal(region.contains(Y), ((box[..., 0] <= Y) & (box[..., 1] >= Y)).all(axis=1))
+    np.testing.assert_allclose(region.volume(), np.diff(box, axis=2)[..., 0].prod(axis=1))
 
 
 def test_boxes_cover_together():

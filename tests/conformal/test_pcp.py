@@ -60,3 +60,34 @@ def test_changed_number_of_draws_is_refused():
     pcp.set_params(n_samples=20)
     with pytest.raises(MethodError, match="n_samples 50 -> 20"):
         pcp.predict_set(X)
+
+
+def test_several_outputs_are_measured_in_units_of_their_spread():
+    class Draws:
+        """Normal draws around 0 with the spread of the training targets."""
+
+        samples_by_row = False
+
+        def get_params(self, deep=True):
+            return {}
+
+        def fit(self, X, y):
+            self.spread_ = y.std(axis=0)
+            return self
+
+        def sample(self, X, n_samples, random_state):
+            rng = np.random.default_rng(random_state)
+            return rng.normal(size=(len(X), n_samples, len(self.spread_))) * self.spread_
+
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(200, 1)), rng.normal(size=(200, 2))
+    volumes = []
+    for unit in ([1.0, 1.0], [1000.0, 0.001]):
+        method = PCP(Draws(), n_samples=20, random_state=0).fit(X, Y * unit, X, Y * unit)
+        np.testing.assert_allclose(method.scale_, Y.std(axis=0) * unit)
+        volumes.append(method.predict_set(X[:5]).volume())
+    np.testing.assert_allclose(*volumes, rtol=1e-9)
+    # one output, and models trained elsewhere, are measured as they are
+    assert (PCP(Draws(), random_state=0).fit(X, Y[:, :1] * 7, X, Y[:, :1]).scale_ == 1).all()
+    elsewhere = PCP(Draws().fit(X, Y * 5), random_state=0).calibrate(X, Y * 5)
+    assert (elsewhere.predict_set(X[:5]).scale == 1).all()

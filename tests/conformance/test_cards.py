@@ -48,6 +48,7 @@ def test_class_can_be_imported_and_made_with_its_defaults(card):
     parameters = inspect.signature(cls).parameters
     assert set(card.defaults) <= set(parameters), f"{card.id}: defaults that the constructor does not take"
     assert set(card.testing) <= set(parameters), f"{card.id}: testing arguments that it does not take"
+    assert set(card.example) <= set(parameters), f"{card.id}: example arguments that it does not take"
     assert len(parameters) <= 11, "a method with more than about ten parameters is two methods"
     method = cls(**card.defaults)
     assert {name: method.get_params(deep=False)[name] for name in card.defaults} == dict(card.defaults)
@@ -71,7 +72,11 @@ def test_exceptions_have_reasons(card):
 
 def _files_of_methods():
     """Module, card and claim checks of each method: they name itself and its baselines."""
-    modules = [Path(*card.cls.partition(":")[0].split(".")).with_suffix(".py") for card in CARDS]
+    inner = [
+        v["class"] for card in CARDS for v in card.defaults.values() if isinstance(v, dict) and "class" in v
+    ]
+    classes = [card.cls for card in CARDS] + inner
+    modules = [Path(*path.partition(":")[0].split(".")).with_suffix(".py") for path in classes]
     own = {Path(card.path) for card in CARDS}
     for module in modules:
         own |= {PACKAGE.parent / module, PACKAGE.parent / module.parent / "checks" / module.name}

@@ -3,6 +3,7 @@
 import label_toys
 import pytest
 import stream_toys
+import toy_regions
 import toys
 
 from assay.testing import LAWS, check_method
@@ -14,6 +15,7 @@ HONEST = [
     label_toys.LabelsByGroup,
     toys.ThirdParty,
     toys.FullConformal,
+    toy_regions.Boxes,
 ]
 
 MUTANTS = {
@@ -59,6 +61,20 @@ MUTANTS = {
     toys.HalfFitted: "object-life",
     toys.NeverRefitted: "object-life",
     toys.EveryPair: "memory",
+    toy_regions.RegionRankTooLow: "exact-rank",
+    toy_regions.TooSmallOnManyRows: "exact-rank",
+    toy_regions.RegionHasOneOutputLess: "one-rule",
+    toy_regions.ReversedLevels: "alpha",
+    toy_regions.OneUnitForAll: "types",
+    toy_regions.RegionBroadcasts: "types",
+    toy_regions.SwallowsNaNOfTheSecondOutput: "nan-inf",
+    toy_regions.VolumeOfAnother: "one-rule",
+    toy_regions.BoundingBoxTooSmall: "one-rule",
+    toy_regions.SamplesOutside: "one-rule",
+    toy_regions.BoundaryInside: "one-rule",
+    toy_regions.TakesInOrder: "order",
+    toy_regions.RegionGrowsInPickles: "object-life",
+    toy_regions.RegionQuietlyInfinite: "error-numbers",
     toys.QuietlyInfinite: "error-numbers",
     toys.WordsWithoutNumbers: "error-numbers",
 }

@@ -160,7 +160,7 @@ def test_npz_never_unpickles(tmp_path):
         as_table(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", X=np.zeros((4, 2)), y=np.zeros(3))
     with pytest.raises(
-        DataError, match=r"y does not have one value for each of the 4 rows: X \(4, 2\), y \(3,\)"
+        DataError, match=r"y does not have one row for each of the 4 rows: X \(4, 2\), y \(3,\)"
     ):
         as_table(tmp_path / "b.npz")
 
@@ -189,3 +189,41 @@ cells = st.one_of(
 def test_separator_is_found_whatever_the_quoted_cells_hold(rows, separator):
     frame = pd.DataFrame(rows, columns=["alpha", "beta", "gamma"])
     assert sniff_separator(frame.to_csv(index=False, sep=separator)) == separator
+
+
+ARFF = """% made by hand
+@relation weather
+
+@attribute 'temp' numeric
+@attribute sky {sunny, rain}
+@attribute y real
+
+@data
+1.5,sunny,2
+?,rain,3
+4,?,5
+"""
+
+
+def test_arff_is_read_with_its_types(tmp_path):
+    (tmp_path / "a.arff.gz").write_bytes(gzip.compress(ARFF.encode()))
+    table = as_table(tmp_path / "a.arff.gz", "y")
+    assert list(table.frame) == ["temp", "sky", "y"]
+    assert table.name == "a"
+    assert table.frame["sky"].isna().tolist() == [False, False, True]
+    np.testing.assert_array_equal(table.frame["temp"], [1.5, np.nan, 4])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("y real", "y string", r"ARFF with .*numbers, dates and nominal values are read"),
+        ("1.5,sunny,2", "{0 1.5}", r"sparse rows is not read"),
+        ("1.5,sunny,2", "1.5,fog,2", r"the ARFF file cannot be read: .*fog"),
+        (ARFF[ARFF.index("1.5,") :], "", r"has no rows after @data"),
+    ],
+)
+def test_arff_that_cannot_be_read(tmp_path, old, new, message):
+    (tmp_path / "a.arff").write_text(ARFF.replace(old, new))
+    with pytest.raises(DataError, match=message):
+        as_table(tmp_path / "a.arff", "y")

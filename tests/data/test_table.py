@@ -183,7 +183,7 @@ def test_the_users_frame_is_not_touched():
         (frame(z=[[1]] * 40), {"target": "y"}, r"column 'z' holds list values"),
         (frame(z=1j), {"target": "y"}, r"column 'z' holds complex numbers"),
         ((np.zeros((3, 2)), [1, 2]), {}, r"X has 3 rows and y 2"),
-        ((np.zeros((3, 2)), np.zeros((3, 2))), {}, r"y has shape \(3, 2\)"),
+        ((np.zeros((3, 2)), np.zeros((3, 2, 2))), {}, r"y has shape \(3, 2, 2\)"),
         (([[1, 2], [3]], [1, 2]), {}, r"X is not a table"),
         ((frame(), np.arange(40)), {}, r"X has a column 'y', the name of the target"),
         ((1, 2, 3), {}, r"a tuple of 3 was given; give a pair"),

@@ -42,7 +42,13 @@ def test_everything_that_matters_changes_it():
         of(seed=1),
         of(alpha=Fraction(1, 20)),
         of(table=other_table),
-        of(table=replace(BASE.table, target="a")),
+        of(table=replace(BASE.table, targets=("a",))),
+        of(table=replace(BASE.table, targets=("a", "b"))),
+        of(table=replace(BASE.table, targets=("a, b",))),
+        of(table=replace(BASE.table, time="a")),
+        of(table=replace(BASE.table, group="a")),
+        of(options={"horizon": 2}),
+        of(options={"horizon": 3}),
         of(replace(SPLIT, params={"symmetric": False})),
         of(replace(SPLIT, skip="needs something")),
         of(replace(SPLIT, target="assay.conformal.interval_base:IntervalRegressor")),
@@ -111,6 +117,17 @@ def test_a_users_sources_are_followed(tmp_path, monkeypatch):
         before = of(method)
         path.write_text(text + "# edited\n")
         assert (of(method) != before) == (path.name != "unrelated.py"), path
+
+
+def test_the_source_of_an_object_inside_a_card_counts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "own_inner.py"
+    spec = replace(SPLIT, params={"tracker": {"class": "own_inner:Inner", "lr": 0.1}})
+    seen = []
+    for text in ("class Inner: pass\n", "class Inner: rate = 1\n"):
+        module.write_text(text)
+        seen.append(of(spec))
+    assert seen[0] != seen[1]
 
 
 def test_an_import_of_a_whole_family_counts_all_its_methods(tmp_path, monkeypatch):

@@ -77,6 +77,17 @@ def test_runs_come_back_by_id_beginning_and_last(store):
     assert [run.seconds for run in store.runs()] == [0.0, 9.0]
 
 
+def test_runs_from_before_columns_had_roles_are_read(store):
+    roles = {"targets": ("a", "b"), "time": "t", "group": "g", "options": {"horizon": 3}}
+    newer = replace(info(), **roles)
+    store.put_run(newer, ["i1", "i2", "i3", "i4"])
+    assert store.run("last")[0] == newer
+    ((text,),) = store._db.execute("SELECT info FROM runs").fetchall()
+    old = {key: value for key, value in json.loads(text).items() if key not in roles}
+    store._db.execute("UPDATE runs SET info = ?", (json.dumps(old),))
+    assert store.run("last")[0] == replace(info(), targets=("y",))
+
+
 def test_a_run_has_the_rows_there_are_under_its_own_names(store):
     store.put(ROW)
     store.put(replace(ROW, identity="i4", method="other"))

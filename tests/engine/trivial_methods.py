@@ -17,7 +17,7 @@ from assay.tasks.base import Metric, Outcome, Split, Task
 def table(n=40, name="numbers"):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n), "y": rng.normal(size=n)})
-    return Table(name=name, frame=frame, target="y", fingerprint=f"print of {n} rows", source="made up")
+    return Table(name=name, frame=frame, targets=("y",), fingerprint=f"print of {n} rows", source="made up")
 
 
 class TinyTask(Task):

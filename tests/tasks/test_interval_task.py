@@ -13,7 +13,8 @@ from assay.conformal import SplitConformalRegressor
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.read import as_table
 from assay.tasks import get_task
-from assay.tasks.interval import IntervalTask, check_region
+from assay.tasks.interval import IntervalTask
+from assay.tasks.numeric import check_contains, check_sizes
 
 TENTH = Fraction(1, 10)
 TASK = IntervalTask()
@@ -258,20 +259,24 @@ def test_a_set_of_several_pieces_is_judged_itself(split):
     assert np.isnan(outcome.metrics["width_quintile_gap"])
 
 
-def test_regions_of_the_wrong_shape_are_refused(split):
+def test_regions_of_the_wrong_shape_are_refused():
     class Broken:
-        def __init__(self, covered, width):
-            self.contains, self.volume = lambda y: covered, lambda: width
+        def __init__(self, covered):
+            self.contains = lambda y: covered
 
     y = np.zeros(3)
     yes = np.ones(3, dtype=bool)
     with pytest.raises(MethodError, match=r"contains\(\) of shape \(2,\)"):
-        check_region(Broken(yes[:2], np.ones(3)), y)
+        check_contains(Broken(yes[:2]), y)
+    with pytest.raises(MethodError, match=r"contains\(\) of shape \(3,\) \(float64\)"):
+        check_contains(Broken(yes.astype(float)), y)
+    assert check_contains(Broken(yes), y).all()
+    with pytest.raises(MethodError, match=r"volume\(\) of shape \(2,\)"):
+        check_sizes(np.ones(2), 3, "volume()")
     with pytest.raises(MethodError, match=r"negative or NaN in 1 of 3 rows, first at row 2"):
-        check_region(Broken(yes, np.array([1, 2, np.nan])), y)
-    covered, width = check_region(Broken(yes, np.array([0, np.inf, 1])), y)
-    assert covered.all()
-    assert width.dtype == np.float64
+        check_sizes(np.array([1, 2, np.nan]), 3, "volume()")
+    assert check_sizes([0, np.inf, 1], 3, "volume()").dtype == np.float64
+    assert check_sizes([-1, 2, 1], 3, "log_volume()", negative=True)[0] == -1
 
 
 def test_quantiles_get_more_trees_than_the_squared_loss():

@@ -43,13 +43,16 @@ class Claim:
     check : str or None
         ``package.module:function`` that measures, in place of a comparison of methods:
         ``check(seed)``, or ``check(seed, split)`` with a dataset, returns
-        ``{metric: {method: value}}``.
+        ``{metric: {method: value}}``. One that draws splits of its own is decorated with
+        :func:`~assay.core.overlap.draws_own_splits`.
     task, alpha : str
         Of the comparison, and of the split that a check is given.
     unit : "" or "target sd"
         "target sd" divides values of a comparison by the target's standard deviation.
     long : bool
         Left out unless asked for.
+    exact : bool
+        Nothing in it is random: measured once (seeds is 1), and one value decides.
     """
 
     id: str
@@ -69,6 +72,7 @@ class Claim:
     alpha: str = "0.1"
     unit: Unit = ""
     long: bool = False
+    exact: bool = False
 
     @property
     def name(self) -> str:
@@ -111,7 +115,10 @@ def read_claim(card: Card, raw: Mapping[str, Any]) -> Claim:
         raise MethodError(f"{where}: unit must be '' or 'target sd', got {raw['unit']!r}")
     if raw.get("dataset") is None and raw.get("check") is None:
         raise MethodError(f"{where}: name a dataset, a check, or both")
-    if int(raw["seeds"]) < 2:
+    if raw.get("exact", False):
+        if raw.get("check") is None or raw.get("dataset") is not None or int(raw["seeds"]) != 1:
+            raise MethodError(f"{where}: an exact claim has a check, no dataset, and seeds = 1")
+    elif int(raw["seeds"]) < 2:
         raise MethodError(f"{where}: seeds is {raw['seeds']}; at least 2 are needed for an interval")
     versus = raw["versus"]
     if not isinstance(versus, str):

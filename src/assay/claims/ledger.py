@@ -65,7 +65,7 @@ class Row:
         verdict = f"{self.verdict}: {self.reason}" if self.reason else self.verdict
         if self.ours is None:
             return self.claim, self.paper, "-", "-", "-", verdict
-        spread = f" ± {_number(self.ours_sd)}" if self.ours_sd is not None else ""
+        spread = f" ± {_number(self.ours_sd)}" if self.ours_sd is not None and self.seeds > 1 else ""
         base = f"{_number(self.baseline)} ({self.versus})" if not _is_number(self.versus) else self.versus
         interval = "" if self.low is None else f" [{_number(self.low)}, {_number(self.high)}]"
         return (

@@ -13,6 +13,7 @@ from assay.claims.claim import Claim
 from assay.core.cards import all_cards, import_object
 from assay.core.errors import AssayError, MissingDependency
 from assay.core.levels import parse_alpha
+from assay.core.overlap import own_ratio
 from assay.data.table import Table
 from assay.engine.api import compare
 from assay.engine.identity import library_versions
@@ -27,9 +28,10 @@ Tick = Callable[[int, int, str], None]
 class Measured:
     """Values of one question: ``values[metric][method][seed]``.
 
-    ``ratio`` is n_test / n_train of a split, 0 for independent repetitions; ``failures`` counts
-    trials that did not finish by method (calls of a check under "");
-    ``skip`` is why nothing was measured; ``target_sd`` is the standard deviation of the target.
+    ``ratio`` is n_test / n_train of a split (a check that draws its own says its own), 0 for
+    independent repetitions; ``failures`` counts trials that did not finish by method (calls of a
+    check under ""); ``skip`` is why nothing was measured; ``target_sd`` is the standard deviation of
+    the target.
     """
 
     values: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
@@ -155,6 +157,8 @@ def _measure_check(question: Question, table: Table | None, tick: Callable[[str]
                 split = task.split(table, seed)
                 ratios.append(len(split.y_test) / len(split.y_train))
                 found = check(seed, split)
+        except MissingDependency as error:  # nothing was measured, and nothing failed
+            return Measured(skip=str(error))
         except Exception as error:  # one failed repetition is a row of the ledger, not the end of it
             errors.append(f"seed {seed}: {type(error).__name__}: {error}")
             found = {}
@@ -167,7 +171,7 @@ def _measure_check(question: Question, table: Table | None, tick: Callable[[str]
     }
     return Measured(
         values,
-        ratio=max(ratios),
+        ratio=max(ratios) if (own := own_ratio(check)) is None else own,
         failures={"": len(errors)},
         errors=tuple(errors),
         versions=library_versions(extras),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from assay.claims.claim import Claim
@@ -51,6 +51,9 @@ def judge(
     shared = [seed for seed in ours if seed in versus]
     every = {*seeds, *ours, *versus}
     gain = estimate({seed: sign * (ours[seed] - versus[seed]) for seed in shared}, ratio)
+    if claim.exact and math.isfinite(gain.mean):
+        # the same on every seed: the value is its own interval
+        gain = replace(gain, low=gain.mean, high=gain.mean)
     if failures:
         return Verdict("undecided", f"{failures} trials did not finish", gain)
     if not shared:

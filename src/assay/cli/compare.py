@@ -21,7 +21,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("data", metavar="FILE")
-@click.option("--target", metavar="COLUMN", help="The column to predict; a built-in set knows its own.")
+@click.option(
+    "--target",
+    metavar="COLUMN[,...]",
+    help="The column to predict, or several with commas between; a built-in set knows its own.",
+)
 @click.option(
     "--alpha",
     default="0.1",
@@ -48,7 +52,22 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     default="auto",
     show_default=True,
     metavar="TASK",
-    help="auto decides from the target; or a task of `assay methods`: interval, label-set.",
+    help="auto decides from the columns; or a task of `assay methods`, such as interval or label-set.",
+)
+@click.option("--time", metavar="COLUMN", help="The column that orders the rows of a series.")
+@click.option("--group", metavar="COLUMN", help="The column that names the series, or a group of rows.")
+@click.option(
+    "--horizon",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="STEPS",
+    help="How many steps ahead a forecast is made; with --time.",
+)
+@click.option(
+    "--forecast",
+    metavar="COLUMN",
+    help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
 @click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
@@ -82,6 +101,10 @@ def compare(
     model: str | None,
     seeds: int,
     task: str,
+    time: str | None,
+    group: str | None,
+    horizon: int,
+    forecast: str | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -96,7 +119,7 @@ def compare(
 ) -> int:
     """Compare methods on a table and say which one to use.
 
-    FILE is a CSV, Parquet, Feather or NPZ file, or a built-in set of `assay datasets`.
+    FILE is a CSV, Parquet, Feather, NPZ or ARFF file, or a built-in set of `assay datasets`.
     Finished trials are kept: the same command again goes on where it was.
 
     \b
@@ -135,6 +158,10 @@ def compare(
                     progress=show_trials(show),
                     name=name,
                     drop=drop or (),
+                    time=time,
+                    group=group,
+                    horizon=horizon,
+                    forecast=forecast,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 #: public classes that are no methods and have no card
 _PARTS = ("assay.conformal.fleet:Fleet", "assay.conformal.fleet_store:DurableFleet")
 
@@ -15,8 +14,18 @@ _PARTS = ("assay.conformal.fleet:Fleet", "assay.conformal.fleet_store:DurableFle
 def _exports() -> dict[str, str]:
     from assay.core.cards import all_cards
 
-    paths = [card.cls for card in all_cards().values() if card.family == "conformal"]
-    return {path.partition(":")[2]: path for path in [*paths, *_PARTS] if path.startswith("assay.")}
+    cards = [card for card in all_cards().values() if card.family == "conformal"]
+    paths = [card.cls for card in cards]
+    # and the classes of objects that cards give to a constructor
+    paths += [
+        value["class"] for card in cards for value in card.defaults.values() if "class" in _table(value)
+    ]
+    paths += _PARTS
+    return {path.partition(":")[2]: path for path in paths if path.startswith("assay.")}
+
+
+def _table(value: Any) -> Any:
+    return value if isinstance(value, dict) else {}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from assay.conformal.adjustments import Adjustment
+from assay.conformal.ball_unions import BallUnionSet, nearest_center
 from assay.conformal.density_base import DensitySetRegressor
 from assay.conformal.density_models import check_draws, check_outputs, draw
-from assay.conformal.regions import DEFAULT_MAX_MEMORY, BallUnionSet, Region, nearest_center
+from assay.conformal.regions import DEFAULT_MAX_MEMORY, Region
 from assay.core.checks import FloatArray, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels
@@ -28,9 +29,26 @@ _OUTPUTS_FOR_TREE = 8
 
 
 class BallSetRegressor(DensitySetRegressor):
-    """Calibration and sets of ``union_i B(Yhat_i, f_tau(Q))`` for an adjustment f."""
+    """Calibration and sets of ``union_i B(Yhat_i, f_tau(Q))`` for an adjustment f.
+
+    Several outputs are measured each in units of its standard deviation in the training rows of
+    ``fit``, so that one radius means the same for all of them; a model that was trained elsewhere is
+    calibrated in the units of its outputs.
+    """
 
     n_samples: int
+    #: (q,) unit of each output
+    scale_: FloatArray
+
+    def _train(self, model: Any, X: Any, y: FloatArray) -> Any:
+        Y = check_outputs(y)
+        spread = Y.std(axis=0)
+        self.scale_ = np.where((spread > 0) & (Y.shape[1] > 1), spread, 1.0)
+        return model.fit(X, y)
+
+    def _scale(self, outputs: int) -> FloatArray:
+        scale = getattr(self, "scale_", None)
+        return np.ones(outputs) if scale is None or len(scale) != outputs else scale
 
     def _adjustment(self) -> Adjustment:
         raise NotImplementedError
@@ -49,13 +67,15 @@ class BallSetRegressor(DensitySetRegressor):
         }
 
     def _drawn(self, model: Any, X: Any, seed: int, outputs: int, stage: str) -> Iterator[Any]:
-        """(rows, centres, sorted spread distances, floors) of pieces of X."""
+        """(rows, centres in units of the scale, sorted spread distances, floors) of pieces of X."""
         m, extra = int(self.n_samples), self._n_reference()
         for rows, piece in self._pieces(model, X, outputs):
-            centers = draw(model, piece, m, self._stream(model, seed, stage, "centers"), outputs)
+            scale = self._scale(outputs)
+            centers = draw(model, piece, m, self._stream(model, seed, stage, "centers"), outputs) / scale
             reference = None
             if extra:
-                reference = draw(model, piece, extra, self._stream(model, seed, stage, "reference"), outputs)
+                stream = self._stream(model, seed, stage, "reference")
+                reference = draw(model, piece, extra, stream, outputs) / scale
             yield rows, centers, *self._spread(centers, reference)
 
     def _spread(self, centers: FloatArray, reference: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -84,7 +104,8 @@ class BallSetRegressor(DensitySetRegressor):
             "floors_": np.empty(n),
         }
         for rows, centers, spread, floors in self._drawn(model, X, seed, y.shape[1], "calibrate"):
-            state["distances_"][rows] = nearest_center(y[rows], centers, int(self.max_memory))
+            scaled = y[rows] / self._scale(y.shape[1])
+            state["distances_"][rows] = nearest_center(scaled, centers, int(self.max_memory))
             state["spreads_"][rows] = spread
             state["floors_"][rows] = floors
         return state
@@ -110,7 +131,8 @@ class BallSetRegressor(DensitySetRegressor):
             centers[rows] = drawn
             for i, (level, threshold) in enumerate(zip(levels, thresholds, strict=True)):
                 radii[i, rows] = self._adjustment().bound(self._tau(spread, floors, level), threshold)
-        return [BallUnionSet(centers, radius, int(self.max_memory)) for radius in radii]
+        scale = self._scale(self.n_outputs_)
+        return [BallUnionSet(centers, radius, int(self.max_memory), scale) for radius in radii]
 
     def calibrate_samples(self, samples: Any, y: Any, reference: Any = None) -> Self:
         """Calibrate from bare draws of any model in any framework.
@@ -125,8 +147,10 @@ class BallSetRegressor(DensitySetRegressor):
         centers, others = self._check_samples(samples, reference, len(Y))
         if centers.shape[2] != Y.shape[1]:
             raise DataError(f"samples have {centers.shape[2]} outputs, y has {Y.shape[1]}")
+        scale = self._scale(Y.shape[1])
+        centers, others = centers / scale, None if others is None else others / scale
         spread, floors = self._spread(centers, others)
-        self.distances_ = nearest_center(Y, centers, int(self.max_memory))
+        self.distances_ = nearest_center(Y / scale, centers, int(self.max_memory))
         self.spreads_, self.floors_ = spread, floors
         self.n_outputs_ = Y.shape[1]
         self.seed_ = seed_of(self.random_state)
@@ -139,11 +163,13 @@ class BallSetRegressor(DensitySetRegressor):
         levels, is_scalar = parse_levels(self.alpha if alpha is None else alpha)
         self._check_law()
         centers, others = self._check_samples(samples, reference, row_count(samples))
+        scale = self._scale(centers.shape[2])
+        centers, others = centers / scale, None if others is None else others / scale
         spread, floors = self._spread(centers, others)
         sets = []
         for level in levels:
             radius = self._adjustment().bound(self._tau(spread, floors, level), self._threshold(level))
-            sets.append(BallUnionSet(centers, radius, int(self.max_memory)))
+            sets.append(BallUnionSet(centers, radius, int(self.max_memory), scale))
         return sets[0] if is_scalar else sets
 
     def _check_samples(self, samples: Any, reference: Any, n: int) -> tuple[FloatArray, FloatArray | None]:

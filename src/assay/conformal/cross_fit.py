@@ -63,14 +63,19 @@ def fold_numbers(cv: Any, X: Any, y: FloatArray, random_state: Any) -> NDArray[n
 def fit_without(
     estimator: Any, X: Any, y: FloatArray, fold: NDArray[np.intp]
 ) -> tuple[list[Any], FloatArray]:
-    """One clone a fold, trained on the rows of the others, and the (n,) predictions of the left-out rows."""
+    """One clone a fold, trained on the rows of the others, and the predictions of the left-out rows.
+
+    y is (n,), or (n, q) for q > 1 outputs; so are the predictions.
+    """
     X = indexable(X)[0]
     models = []
-    predictions = np.empty(len(y))
+    predictions = np.empty(y.shape)
+    columns = 1 if y.ndim == 1 else y.shape[1]
     for number in range(int(fold.max()) + 1):
         left_out = fold == number
         model = clone(estimator).fit(_safe_indexing(X, np.flatnonzero(~left_out)), y[~left_out])
-        predictions[left_out] = predict_values(model, _safe_indexing(X, np.flatnonzero(left_out)))
+        rows = _safe_indexing(X, np.flatnonzero(left_out))
+        predictions[left_out] = predict_values(model, rows, columns=columns)
         models.append(model)
     refuse_infinite(predictions, "the model's prediction")
     return models, predictions

@@ -22,6 +22,7 @@ from assay.core.errors import AssayWarning, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
 from assay.core.seeds import derive_seed, seed_of
+from assay.core.state import all_or_nothing
 
 _PROBE_ROWS = 4
 _PROBE_DRAWS = 4
@@ -98,8 +99,13 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         model = clone(model)
         if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
             model.set_params(random_state=derive_seed(seed, "model"))
-        self._take_over(model.fit(X, y), X_calib, y_calib, seed, None)
+        with all_or_nothing(self):
+            self._take_over(self._train(model, X, y), X_calib, y_calib, seed, None)
         return self
+
+    def _train(self, model: Any, X: Any, y: FloatArray) -> Any:
+        """The model trained on these rows; a subclass may learn more from them."""
+        return model.fit(X, y)
 
     def calibrate(self, X: Any, y: Any, alpha: Any = None) -> Self:
         """Calibrate the model given to the constructor, which is already trained.

@@ -52,8 +52,10 @@ class ErrorQuantifiedTracker(StepTracker):
     ----------
     alpha : level in (0, 1), default 0.1
         Miscoverage.
-    lr : float, default 0.1
-        Learning rate; the paper shows the best of 1, 0.5, 0.1, 0.05 for each set of data.
+    lr : float, "auto" or several floats, default 0.1
+        Learning rate. The paper shows the best of 1, 0.5, 0.1, 0.05 for each set of data, chosen on the
+        data it is tested on; "auto" weighs trackers with these four by how they did so far. What holds
+        for one tracker is not promised for the mixture.
     c : float or "auto", default 1.0
         Slope of the feedback, in 1 / unit of the scores: 1 is steep for scores near 10 and nearly
         straight for scores near 0.1. "auto" is 1 / the range that ``eta_t`` uses.
@@ -84,8 +86,6 @@ class ErrorQuantifiedTracker(StepTracker):
     Wu, Hu, Bao, Xia, Zou (2025), Error-quantified conformal inference for time series, ICLR.
     """
 
-    columns = ("base", "weighted_sum", "weights")
-
     def __init__(
         self,
         alpha: Any = 0.1,
@@ -109,11 +109,14 @@ class ErrorQuantifiedTracker(StepTracker):
         self.include_current = include_current
         self.horizon = horizon
 
-    def _parameters(self) -> _Numbers:
+    def _columns(self) -> dict[str, int]:
+        return {"base": 1, "weighted_sum": 1, "weights": 1}
+
+    def _parameters(self, lr: float) -> _Numbers:
         variant = _VARIANTS.index(one_of(self.variant, "variant", _VARIANTS))
         return _Numbers(
             self._level(),
-            positive(self.lr, "lr"),
+            lr,
             0.0 if isinstance(self.c, str) and self.c == "auto" else positive(self.c, "c"),
             float(variant),
             float(bool(self.proportional_lr)),
@@ -154,10 +157,7 @@ def _step(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> None:
     elif p.variant == _INTEGRAL:
         total = _DECAY * c[_SUM] + term
         mass = _DECAY * c[_MASS] + 1.0
-        if p.current > 0:
-            term = total / mass
-        else:
-            term = pick(c[_MASS] > 0, c[_SUM] / c[_MASS], 0.0)
+        term = pick(p.current > 0, total / mass, pick(c[_MASS] > 0, c[_SUM] / c[_MASS], 0.0))
         c[_SUM] = total
         c[_MASS] = mass
     elif p.variant >= _SMOOTHED:

@@ -51,8 +51,9 @@ class GaussNewtonConformal(TangentIntervalRegressor):
         cloned and trained, with this ``reg`` and ``random_state``.
     reg : float, "marglik" or "cv", default 0.1
         Penalty: for a module in units of y squared, for a network trained here of the standardised
-        target. For a module "marglik" maximises the Laplace evidence of its weights and "cv" the
-        accuracy of left-out rows of its linearisation; for a NetworkRegressor see there.
+        target. For a module "marglik" maximises the Laplace evidence at its weights over the noise
+        and a prior precision for each layer (each parameter tensor), and "cv" the accuracy of left-out
+        rows of its linearisation; for a NetworkRegressor see there.
     residual : "studentized", "deleted" or "standard", default "studentized" (Tailor et al. 2025)
         Whose absolute value is the score.
     solver : "exact" or "two_sided", default "exact"
@@ -77,7 +78,8 @@ class GaussNewtonConformal(TangentIntervalRegressor):
     network_ : TangentNetwork, the trained network
     leverage_ : TangentLeverage, hat values of the n rows
     residuals_ : (n,) y - f
-    reg_ : float, the penalty in use, in units of y squared
+    reg_ : float, the penalty in use, in units of y squared; with "marglik" one for each parameter that
+        counts, by its name
     gradient_ratio_ : float, ``|J'r - reg theta| / |J'r|``; above 0.1 ``fit`` warns
 
     References
@@ -149,11 +151,11 @@ class GaussNewtonConformal(TangentIntervalRegressor):
             self._shift = np.zeros(0)
             if self.refine:
                 # one Newton step of the linearised problem, whose gradient this is
-                pull = jacobian.T @ residuals - self.reg_ * self.network_.theta
+                pull = jacobian.T @ residuals - self._penalty * self.network_.theta
                 self._shift = self.leverage_.solve(pull)
                 residuals = residuals - jacobian @ self._shift
             else:
-                warn_if_not_converged(self.gradient_ratio_, self.reg_, "set refine=True")
+                warn_if_not_converged(self.gradient_ratio_, self._penalty, "set refine=True")
             self.residuals_ = residuals
         return self
 

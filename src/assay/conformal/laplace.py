@@ -89,9 +89,9 @@ class LinearizedLaplaceRegressor(TangentIntervalRegressor):
         with all_or_nothing(self):
             self._set_network(X, y)
             residuals, _ = self._set_leverage(X, y)
-            warn_if_not_converged(self.gradient_ratio_, self.reg_, "use a calibrated method")
-            noise = float(np.mean(residuals**2)) if self._evidence is None else self._evidence[1]
-            self.noise_ = float(np.sqrt(noise))
+            warn_if_not_converged(self.gradient_ratio_, self._penalty, "use a calibrated method")
+            by_rows = float(np.sqrt(np.mean(residuals**2)))
+            self.noise_ = by_rows if self._noise is None else self._noise
         return self
 
     def _interval(self, X: Any, level: Fraction) -> FloatArray:

@@ -12,7 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from assay.conformal.tangent_leverage import GRID, maximise_evidence
+from assay.conformal.laplace_evidence import maximise_evidence
+from assay.conformal.tangent_leverage import GRID
 from assay.conformal.tangent_network import TangentNetwork, import_torch
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
@@ -22,7 +23,9 @@ from assay.core.seeds import derive_seed, seed_of
 _LAST_RATE = 1e-5
 _VALIDATION = 0.1
 _MIN_ROWS_TO_VALIDATE = 20
-_BURN_IN, _EVERY = 100, 50
+_BURN_IN, _EVERY, _PARTS = 100, 50, 5
+#: told (epoch, epochs, loss)
+Progress = Callable[[int, int, float], None]
 
 
 class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -48,9 +51,11 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     reg : float, "marglik" or "cv", default 0.1
         Penalty on all weights and biases. "cv" trains a tenth of the rows short for each power of ten
         from 1e-4 to 1e4, takes the one of least squared error there and trains on all rows; with fewer
-        than 20 rows that is refused. "marglik" re-estimates prior precision and noise every 50 epochs
-        from epoch 100 on by the Laplace evidence, one precision for all weights (the paper: one a
-        layer).
+        than 20 rows that is refused. "marglik" finds the prior precision of each layer and the noise
+        variance by the Laplace evidence, jointly with the weights: every 50 epochs from epoch 100 on,
+        and between five parts of the polish; the penalty of a layer is precision times noise. Weights
+        and biases are layers apart. Each time the evidence is maximised to the end (the paper: 50 steps
+        of Adam, as often).
     random_state : int, RandomState, Generator or None, default None
         Initial weights and validation rows.
     progress : callable, optional
@@ -60,7 +65,9 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     module_ : torch.nn.Module, from rows of X to y in their own units; its first and last layer
         standardise and are frozen
-    reg_ : float, the penalty in the units of y squared: of ``sum (y - f)^2 + reg_ |theta|^2``
+    reg_ : float, the penalty in the units of y squared: of ``sum (y - f)^2 + reg_ |theta|^2``; with
+        "marglik" a dict of one for each parameter of ``module_`` that is trained, by its name
+    noise_ : float, sd of the noise in units of y by the evidence; with "marglik" only
     loss_ : float, of the last epoch, squared sd of the target a row
     """
 
@@ -73,7 +80,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: float = 1e-2,
         reg: float | str = 0.1,
         random_state: Any = None,
-        progress: Callable[[int, int, float], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.hidden = hidden
         self.epochs = epochs
@@ -93,7 +100,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         DataError, ValueError
             NaN or infinite values, lengths that differ.
         MethodError
-            Impossible parameters, "cv" with fewer than 20 rows, or a loss that stopped being a number.
+            Impossible parameters, "cv" with fewer than 20 rows, "marglik" without polish and with no more
+            than 100 epochs, or a loss that stopped being a number.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
@@ -105,14 +113,28 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not self.learning_rate > 0:
             raise MethodError(f"learning_rate must be positive, got {self.learning_rate!r}")
+        if self.reg == "marglik" and self.polish == 0 and self.epochs <= _BURN_IN:
+            raise MethodError(
+                f'reg="marglik" needs more than {_BURN_IN} epochs or a polish, got {self.epochs} epochs'
+            )
         seed = seed_of(self.random_state)
         with threadpool_limits(1):
-            reg = self._choose(X, y, seed) if self.reg == "cv" else self.reg
             trained = _Training(self, X, y, seed)
-            reg, loss = trained.run(reg, int(self.epochs), int(self.polish), self.progress)
+            epochs, polish = int(self.epochs), int(self.polish)
+            if self.reg == "marglik":
+                trained.run_with_evidence(epochs, polish, self.progress)
+            else:
+                reg = self._choose(X, y, seed) if self.reg == "cv" else float(self.reg)
+                trained.run(reg, epochs, polish, self.progress)
         self.module_ = trained.module()
-        self.reg_ = reg * trained.scale**2
-        self.loss_ = loss
+        self.loss_ = trained.loss
+        square = trained.scale**2
+        if self.reg == "marglik":
+            by_name = {name: penalty * square for name, penalty in trained.penalties().items()}
+            self.reg_: float | dict[str, float] = by_name
+            self.noise_ = float(np.sqrt(trained.noise * square))
+        else:
+            self.reg_ = reg * square
         return self
 
     def _choose(self, X: FloatArray, y: FloatArray, seed: int) -> float:
@@ -175,6 +197,7 @@ class _Training:
                 layer.bias.uniform_(-bound, bound, generator=generator)
             layers += [layer, nn.GELU()]
         self._body = nn.Sequential(*layers[1:-1])
+        self._weights = list(self._body.parameters())
         self._module = nn.Sequential(
             layers[0], *layers[1:-1], _frozen(np.array([[self.scale]]), target.mean_)
         )
@@ -185,61 +208,88 @@ class _Training:
         """The network in the units of the data, in evaluation mode."""
         return self._module.eval()
 
-    def run(
-        self, reg: float | str, epochs: int, polish: int, progress: Callable[[int, int, float], None] | None
-    ) -> tuple[float, float]:
-        """Train; (penalty in use, last loss a row)."""
+    def penalties(self) -> dict[str, float]:
+        """Penalty in use of each trained parameter of the module, for the standardised target."""
+        names = [name for name, value in self._module.named_parameters() if value.requires_grad]
+        return dict(zip(names, self._penalties, strict=True))
+
+    def run(self, reg: float, epochs: int, polish: int, progress: Progress | None) -> None:
+        """Train with one penalty."""
+        self._penalties = [reg] * len(self._weights)
+        self._descend(epochs, progress)
+        self._polish(polish)
+
+    def run_with_evidence(self, epochs: int, polish: int, progress: Progress | None) -> None:
+        """Train, with the penalties re-estimated on the way and kept in the last part of it."""
+        self._precisions, self.noise = np.ones(len(self._weights)), 1.0
+        self._penalties = [1.0] * len(self._weights)
+        self._descend(epochs, progress, estimate=True)
+        early = polish // (2 * (_PARTS - 1))
+        for part in range(1, _PARTS + 1 if polish else 0):
+            if part > 1 or epochs > _BURN_IN:
+                self._estimate()
+            self._polish(early if part < _PARTS else polish - (_PARTS - 1) * early)
+
+    def _estimate(self) -> None:
+        """Precisions and noise of largest evidence at the present weights."""
+        tangent = TangentNetwork(self._body)
+        values, jacobian = tangent.values_and_jacobian(self._x.numpy())
+        residuals = self._z.numpy()[:, 0] - values
+        start = (self._precisions, self.noise)
+        found = maximise_evidence(jacobian, residuals, tangent.theta, tangent.sizes, start)
+        self._precisions, self.noise = found
+        self._penalties = (self._precisions * self.noise).tolist()
+
+    def _descend(self, epochs: int, progress: Progress | None, estimate: bool = False) -> None:
         torch = import_torch()
-        evidence = reg == "marglik"
-        precision, noise = 1.0, 1.0
-        penalty = precision * noise if isinstance(reg, str) else float(reg)
-        weights = list(self._body.parameters())
-        optimiser = torch.optim.Adam(weights, lr=self._rate)
+        optimiser = torch.optim.Adam(self._weights, lr=self._rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs, eta_min=_LAST_RATE)
-        loss = float("nan")
         for epoch in range(1, epochs + 1):
-            total = self._loss(optimiser, weights, penalty)
+            total = self._loss(optimiser)
             optimiser.step()
             schedule.step()
-            loss = float(total.detach())
-            self._check(loss, epoch)
+            self.loss = float(total.detach())
+            self._check(epoch)
             if progress is not None:
-                progress(epoch, epochs, loss)
-            if evidence and epoch >= _BURN_IN and epoch % _EVERY == 0 and epoch < epochs:
-                tangent = TangentNetwork(self._body)
-                values, jacobian = tangent.values_and_jacobian(self._x.numpy())
-                rest_now = self._z.numpy()[:, 0] - values
-                precision, noise = maximise_evidence(jacobian, rest_now, tangent.theta, (precision, noise))
-                penalty = precision * noise
-        if polish:
-            last = torch.optim.LBFGS(
-                weights,
-                max_iter=polish,
-                max_eval=2 * polish,
-                history_size=50,
-                line_search_fn="strong_wolfe",
-                tolerance_grad=1e-9,
-                tolerance_change=1e-14,
-            )
-            last.step(lambda: self._loss(last, weights, penalty))
-            loss = float(self._loss(last, weights, penalty).detach())
-            self._check(loss, epochs + polish)
-        for weight in weights:
-            weight.grad = None
-        return penalty, loss
+                progress(epoch, epochs, self.loss)
+            if estimate and epoch >= _BURN_IN and epoch % _EVERY == 0 and epoch < epochs:
+                self._estimate()
+        self._clear()
 
-    def _loss(self, optimiser: Any, weights: list[Any], penalty: float) -> Any:
+    def _polish(self, steps: int) -> None:
+        if not steps:
+            return
+        optimiser = import_torch().optim.LBFGS(
+            self._weights,
+            max_iter=steps,
+            max_eval=2 * steps,
+            history_size=50,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=1e-9,
+            tolerance_change=1e-14,
+        )
+        optimiser.step(lambda: self._loss(optimiser))
+        self.loss = float(self._loss(optimiser).detach())
+        self._check(steps)
+        self._clear()
+
+    def _clear(self) -> None:
+        for weight in self._weights:
+            weight.grad = None
+
+    def _loss(self, optimiser: Any) -> Any:
         """Penalised squared error a row, its gradients in the weights."""
         optimiser.zero_grad(set_to_none=True)
         rest = self._z - self._body(self._x)
-        total = ((rest**2).sum() + penalty * sum((w**2).sum() for w in weights)) / len(self._z)
+        penalised = zip(self._penalties, self._weights, strict=True)
+        total = ((rest**2).sum() + sum(penalty * (w**2).sum() for penalty, w in penalised)) / len(self._z)
         total.backward()
         return total
 
-    def _check(self, loss: float, step: int) -> None:
-        if not np.isfinite(loss):
+    def _check(self, step: int) -> None:
+        if not np.isfinite(self.loss):
             raise MethodError(
-                f"training diverged: the loss is {loss} in step {step}; try a learning_rate below "
+                f"training diverged: the loss is {self.loss} in step {step}; try a learning_rate below "
                 f"{self._rate:g}"
             )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from assay.conformal.tracker_base import positive
-from assay.conformal.tracker_compiled import step_for
+import numpy as np
+
+from assay.conformal.tracker_compiled import pick, step_for
 from assay.conformal.tracker_steps import THRESHOLD, StepTracker
 
 
 class _Numbers(NamedTuple):
     alpha: float
     lr: float
+    relative: float
 
 
 class OnlineGradientTracker(StepTracker):
@@ -24,8 +26,10 @@ class OnlineGradientTracker(StepTracker):
     ----------
     alpha : level in (0, 1), default 0.1
         Miscoverage.
-    lr : float, default 0.1
-        Step size, in the unit of the scores.
+    lr : float, "auto" or several floats, default 0.1
+        Step size, in the unit of the scores. "auto" weighs
+        trackers with 1, 0.5, 0.1, 0.05 times the range of the last 100 scores by how they did so
+        far; what holds for one tracker is not promised for the mixture.
     horizon : int, default 1
         The threshold of a score is made without the horizon - 1 scores before it.
 
@@ -39,15 +43,21 @@ class OnlineGradientTracker(StepTracker):
     Angelopoulos, Candes, Tibshirani (2023), Conformal PID control for time series prediction.
     """
 
+    rates = (1.0, 0.5, 0.1, 0.05)
+
     def __init__(self, alpha: Any = 0.1, lr: Any = 0.1, *, horizon: int = 1) -> None:
         self.alpha = alpha
         self.lr = lr
         self.horizon = horizon
 
-    def _parameters(self) -> _Numbers:
-        return _Numbers(self._level(), positive(self.lr, "lr"))
+    def _window(self) -> int:
+        return 100 if self._relative() else 0
+
+    def _parameters(self, lr: float) -> _Numbers:
+        return _Numbers(self._level(), lr, self._relative())
 
 
 @step_for(_Numbers)
 def _step(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> None:
-    c[THRESHOLD] = c[THRESHOLD] + p.lr * ((s > q) * 1.0 - p.alpha)
+    unit = pick(p.relative > 0, pick(k == 0, np.abs(s), spread), 1.0)
+    c[THRESHOLD] = c[THRESHOLD] + p.lr * unit * ((s > q) * 1.0 - p.alpha)

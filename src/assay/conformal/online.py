@@ -181,9 +181,7 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
 
     def _fresh_tracker(self) -> OnlineTracker:
         if not isinstance(self.tracker, OnlineTracker):
-            raise MethodError(
-                f"tracker must be an unfitted tracker such as ErrorQuantifiedTracker(), got {self.tracker!r}"
-            )
+            raise MethodError(f"tracker must be an unfitted tracker of assay.conformal, got {self.tracker!r}")
         level = parse_alpha(self.tracker.alpha if self.alpha is None else self.alpha)
         tracker: OnlineTracker = clone(self.tracker)
         tracker.set_params(alpha=float(level / self._sides()))

@@ -14,7 +14,8 @@ class PCP(BallSetRegressor):
 
     With M draws Yhat_i from the model at x, the score is ``V = min_i |y - Yhat_i|`` and the set
     ``{y : min_i |y - Yhat_i| <= Q}``, Q the ``ceil((1 - alpha)(n + 1))``-th smallest of n scores.
-    It covers with probability at least 1 - alpha for exchangeable rows.
+    It covers with probability at least 1 - alpha for exchangeable rows. Several outputs are measured
+    each in units of its standard deviation in the training rows of ``fit``.
 
     Parameters
     ----------
@@ -36,6 +37,7 @@ class PCP(BallSetRegressor):
     ----------
     model_ : the trained model
     distances_ : (n_calib,) scores V
+    scale_ : (q,) units of the outputs, after ``fit``
     seed_ : int, the seed of all draws
 
     References

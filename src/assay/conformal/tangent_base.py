@@ -11,13 +11,9 @@ from sklearn.base import clone
 
 from assay.conformal.cross_fit import check_max_memory, row_blocks
 from assay.conformal.interval_base import IntervalRegressor
+from assay.conformal.laplace_evidence import maximise_evidence
 from assay.conformal.network_regressor import NetworkRegressor, check_reg
-from assay.conformal.tangent_leverage import (
-    TangentLeverage,
-    choose_by_left_out,
-    gradient_ratio,
-    maximise_evidence,
-)
+from assay.conformal.tangent_leverage import TangentLeverage, choose_by_left_out, gradient_ratio
 from assay.conformal.tangent_network import Selection, TangentNetwork, check_rows_given, import_torch
 from assay.core.checks import FloatArray, refuse_infinite, refuse_nan
 from assay.core.errors import AssayWarning, MethodError
@@ -82,21 +78,35 @@ class TangentIntervalRegressor(IntervalRegressor):
         values, jacobian = self._tangent(self._rows(X))
         residuals = y - values
         theta = self.network_.theta
-        #: (precision, noise variance) where the evidence was maximised, else None
-        self._evidence: tuple[float, float] | None = None
-        if self.reg == "marglik":
-            self._evidence = maximise_evidence(jacobian, residuals, theta)
-        if hasattr(self.estimator_, "reg_"):
-            # trained here, with the penalty that was chosen for it
-            penalty = float(self.estimator_.reg_)
-        elif self._evidence is not None:
-            penalty = self._evidence[0] * self._evidence[1]
-        else:
-            penalty = choose_by_left_out(jacobian, residuals, theta) if self.reg == "cv" else float(self.reg)
+        penalty = self._choose_penalty(jacobian, residuals)
         self.leverage_ = TangentLeverage(jacobian, penalty)
-        self.reg_ = self.leverage_.reg
+        #: penalty of the weights that count, one number or (P,)
+        self._penalty = self.leverage_.reg
+        self.reg_: float | dict[str, float] = self._by_name(self._penalty)
         self.gradient_ratio_ = gradient_ratio(jacobian, residuals, theta, penalty)
         return residuals, jacobian
+
+    def _choose_penalty(self, jacobian: FloatArray, residuals: FloatArray) -> float | FloatArray:
+        """Penalty of the network, and ``_noise``: sd of the noise where the evidence gives it, else None."""
+        network = self.network_
+        self._noise: float | None = getattr(self.estimator_, "noise_", None)
+        if hasattr(self.estimator_, "reg_"):
+            # trained here, with the penalty that was chosen for it
+            chosen = self.estimator_.reg_
+            if not isinstance(chosen, dict):
+                return float(chosen)
+            return np.repeat([chosen[name] for name in network.names], network.sizes)
+        if self.reg == "marglik":
+            precisions, noise = maximise_evidence(jacobian, residuals, network.theta, network.sizes)
+            self._noise = float(np.sqrt(noise))
+            return np.repeat(precisions * noise, network.sizes)
+        return choose_by_left_out(jacobian, residuals, network.theta) if self.reg == "cv" else float(self.reg)
+
+    def _by_name(self, penalty: float | FloatArray) -> float | dict[str, float]:
+        if not isinstance(penalty, np.ndarray):
+            return penalty
+        starts = np.cumsum([0, *self.network_.sizes[:-1]])
+        return {name: float(penalty[at]) for name, at in zip(self.network_.names, starts, strict=True)}
 
     def _rows(self, X: Any) -> FloatArray:
         if hasattr(self.estimator_, "rows"):
@@ -148,11 +158,12 @@ class TangentIntervalRegressor(IntervalRegressor):
         return self_tags
 
 
-def warn_if_not_converged(ratio: float, reg: float, remedy: str) -> None:
+def warn_if_not_converged(ratio: float, reg: float | FloatArray, remedy: str) -> None:
     """Warn, for ``fit``, of a network that is not at a minimum of its penalised loss."""
     if ratio > _MOST_GRADIENT:
+        shown = f"{reg:g}" if isinstance(reg, float) else f"from {reg.min():g} to {reg.max():g} by layer"
         warnings.warn(
-            f"the network is not at a minimum of sum r^2 + reg |theta|^2 with reg {reg:g}: the "
+            f"the network is not at a minimum of sum r^2 + reg |theta|^2 with reg {shown}: the "
             f"gradient is {ratio:.2f} of its data part, more than {_MOST_GRADIENT}; "
             f"coverage may be off. Train longer, give the reg it was trained with, or {remedy}",
             AssayWarning,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, eigvalsh, solve_triangular
-from scipy.optimize import minimize
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from assay.core.checks import FloatArray
 from assay.core.errors import AssayWarning, MethodError
@@ -18,7 +17,7 @@ _FIRST_JITTER = 1e-10
 
 
 class TangentLeverage:
-    """Hat values ``h_ab = J_a (J'J + reg I)^-1 J_b'`` for n training rows J (n, P).
+    """Hat values ``h_ab = J_a (J'J + R)^-1 J_b'`` for n training rows J (n, P), R the penalty.
 
     Factors the (P, P) matrix where P <= n, else the (n, n) matrix ``JJ' + reg I``: O(n P min(n, P)).
     Where the factor does not exist in float64, reg is raised until it does, with a warning.
@@ -26,34 +25,50 @@ class TangentLeverage:
     Parameters
     ----------
     jacobian : (n, P) finite array, one row a training row
-    reg : float above 0
+    reg : float or (P,) array above 0
+        Penalty of all weights, or of each.
 
     Attributes
     ----------
     own : (n,) hat value of each training row
-    reg : float, the penalty in use
+    reg : float or (P,) array, the penalty in use
     """
 
-    def __init__(self, jacobian: FloatArray, reg: float) -> None:
+    def __init__(self, jacobian: FloatArray, reg: float | FloatArray) -> None:
         n, p = jacobian.shape
         self.is_primal = p <= n
+        #: (P,) units of the weights in which all have the same penalty; None where they have it already
+        self._scale: FloatArray | None = None
+        if isinstance(reg, np.ndarray):
+            common = float(np.exp(np.log(reg).mean()))
+            self._scale = np.sqrt(common / reg)
+            jacobian = self._scaled(jacobian)
+        else:
+            common = float(reg)
         gram = jacobian.T @ jacobian if self.is_primal else jacobian @ jacobian.T
-        self._factor, self.reg = _cholesky(gram, reg)
+        self._factor, self._common = _cholesky(gram, common)
+        self.reg: float | FloatArray = self._common
+        if self._scale is not None:
+            self.reg = self._common / self._scale**2
         if self.is_primal:
             self._rows = solve_triangular(self._factor, jacobian.T, lower=True, check_finite=False)
             self.own = np.einsum("ij,ij->j", self._rows, self._rows)
         else:
             self._rows = jacobian
             inverse = solve_triangular(self._factor, np.eye(n), lower=True, check_finite=False)
-            self.own = 1 - self.reg * np.einsum("ij,ij->j", inverse, inverse)
+            self.own = 1 - self._common * np.einsum("ij,ij->j", inverse, inverse)
 
     @property
     def n_rows(self) -> int:
         """Number of training rows."""
         return len(self.own)
 
+    def _scaled(self, jacobian: FloatArray) -> FloatArray:
+        return jacobian if self._scale is None else jacobian * self._scale
+
     def cross(self, jacobian: FloatArray) -> tuple[FloatArray, FloatArray]:
         """((m,) own hat values, (m, n) weights of the training rows) of other rows J (m, P)."""
+        jacobian = self._scaled(jacobian)
         if self.is_primal:
             inner = solve_triangular(self._factor, jacobian.T, lower=True, check_finite=False)
             return np.einsum("ij,ij->j", inner, inner), inner.T @ self._rows
@@ -61,33 +76,36 @@ class TangentLeverage:
         inner = solve_triangular(self._factor, kernel, lower=True, check_finite=False)
         rest = np.einsum("ij,ij->i", jacobian, jacobian) - np.einsum("ij,ij->j", inner, inner)
         weights = solve_triangular(self._factor, inner, lower=True, trans=1, check_finite=False)
-        return np.maximum(rest, 0) / self.reg, weights.T
+        return np.maximum(rest, 0) / self._common, weights.T
 
     def own_of(self, jacobian: FloatArray) -> FloatArray:
         """(m,) own hat values of other rows J (m, P)."""
         if not self.is_primal:
             return self.cross(jacobian)[0]
+        jacobian = self._scaled(jacobian)
         inner = solve_triangular(self._factor, jacobian.T, lower=True, check_finite=False)
         return np.asarray(np.einsum("ij,ij->j", inner, inner))
 
     def own_blocks(self, jacobian: FloatArray) -> FloatArray:
         """(m, K, K) hat values between the K outputs of each row, J (m, K, P)."""
         m, k, p = jacobian.shape
+        jacobian = self._scaled(jacobian)
         flat = jacobian.reshape(m * k, p)
         if not self.is_primal:
             kernel = self._rows @ flat.T
             inner = solve_triangular(self._factor, kernel, lower=True, check_finite=False).reshape(-1, m, k)
             rest = np.einsum("mkp,mlp->mkl", jacobian, jacobian) - np.einsum("pmk,pml->mkl", inner, inner)
-            return np.asarray(rest / self.reg)
+            return np.asarray(rest / self._common)
         inner = solve_triangular(self._factor, flat.T, lower=True, check_finite=False).reshape(p, m, k)
         return np.asarray(np.einsum("pmk,pml->mkl", inner, inner))
 
     def solve(self, vector: FloatArray) -> FloatArray:
-        """``(J'J + reg I)^-1 v`` for v (P,)."""
+        """``(J'J + R)^-1 v`` for v (P,)."""
+        vector = self._scaled(vector)
         if self.is_primal:
-            return self._solve(vector)
+            return self._scaled(self._solve(vector))
         inner = self._solve(self._rows @ vector)
-        return np.asarray((vector - self._rows.T @ inner) / self.reg)
+        return self._scaled((vector - self._rows.T @ inner) / self._common)
 
     def _solve(self, vector: FloatArray) -> FloatArray:
         half = solve_triangular(self._factor, vector, lower=True, check_finite=False)
@@ -115,10 +133,12 @@ def _cholesky(gram: FloatArray, reg: float) -> tuple[FloatArray, float]:
     raise MethodError(f"J'J + reg I has no Cholesky factor at reg {reg:g}; give a larger reg")
 
 
-def gradient_ratio(jacobian: FloatArray, residuals: FloatArray, theta: FloatArray, reg: float) -> float:
+def gradient_ratio(
+    jacobian: FloatArray, residuals: FloatArray, theta: FloatArray, reg: float | FloatArray
+) -> float:
     """``|J'r - reg theta| / |J'r|``: 0 at a minimum of ``sum r^2 + reg |theta|^2``, about 1 far from it.
 
-    J is (n, P), residuals (n,), theta (P,). 0 where both vanish.
+    J is (n, P), residuals (n,), theta (P,), reg a number or (P,). 0 where both vanish.
     """
     pull = jacobian.T @ residuals
     rest, size = float(np.linalg.norm(pull - reg * theta)), float(np.linalg.norm(pull))
@@ -142,46 +162,3 @@ def choose_by_left_out(jacobian: FloatArray, residuals: FloatArray, theta: Float
         left_out = (target - left @ (shrink * inner)) / np.maximum(1 - left**2 @ shrink, 1e-12)
         errors.append(float(left_out @ left_out))
     return GRID[int(np.argmin(errors))]
-
-
-def maximise_evidence(
-    jacobian: FloatArray, residuals: FloatArray, theta: FloatArray, start: tuple[float, float] = (1.0, 1.0)
-) -> tuple[float, float]:
-    """Prior precision and noise variance with the largest Laplace evidence, given the weights.
-
-    ``-sum r^2 / (2 s2) - n/2 log s2 - d/2 |theta|^2 + P/2 log d - 1/2 log det(J'J / s2 + d I)`` over d
-    and s2, one precision for all P weights. The penalty of the training loss is their product.
-
-    Parameters
-    ----------
-    jacobian : (n, P)
-    residuals : (n,)
-    theta : (P,)
-    start : (precision, noise variance) to search from
-
-    Returns
-    -------
-    (precision, noise variance)
-    """
-    n, p = jacobian.shape
-    gram = jacobian.T @ jacobian if p <= n else jacobian @ jacobian.T
-    square = np.maximum(eigvalsh(gram, check_finite=False), 0)
-    rest, size = float(residuals @ residuals), float(theta @ theta)
-    rest = max(rest, 1e-12 * n)
-
-    def loss(log_values: FloatArray) -> tuple[float, FloatArray]:
-        precision, noise = np.exp(log_values)
-        share = square / noise / (square / noise + precision)
-        value = (
-            rest / (2 * noise)
-            + n / 2 * log_values[1]
-            + precision * size / 2
-            + 0.5 * np.log1p(square / (noise * precision)).sum()
-        )
-        used = float(share.sum())
-        return float(value), 0.5 * np.array([precision * size - used, -rest / noise + n - used])
-
-    bounds = [(-18.0, 18.0), (-27.0, 27.0)]
-    found = minimize(loss, np.log(start), jac=True, method="L-BFGS-B", bounds=bounds)
-    precision, noise = np.exp(found.x)
-    return float(precision), float(noise)

@@ -58,6 +58,8 @@ class TangentNetwork:
         own = dict(self._module.named_parameters())
         #: (P,) weights that count
         self.theta = np.concatenate([to_numpy(own[name]).ravel() for name in self.names])
+        #: weights of each parameter in ``names``
+        self.sizes = [own[name].numel() for name in self.names]
         self._device = own[self.names[0]].device
 
     def _batches(self, X: FloatArray) -> Iterator[Any]:

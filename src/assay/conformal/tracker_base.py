@@ -145,11 +145,9 @@ class OnlineTracker(BaseEstimator, ABC):  # type: ignore[misc]
         if len(lengths) != 1 or 0 in lengths:
             raise DataError(f"the arrays of a state must have one length, n_series; got {sorted(lengths)}")
         for name, array in given.items():
-            if array.shape[1:] != expected[name].shape[1:] or array.dtype != expected[name].dtype:
-                raise DataError(
-                    f"state {name!r} has shape {array.shape} and type {array.dtype}; these parameters need "
-                    f"(n_series, {', '.join(map(str, expected[name].shape[1:]))}) {expected[name].dtype}"
-                )
+            if array.dtype != expected[name].dtype:
+                raise DataError(f"state {name!r} has type {array.dtype}, not {expected[name].dtype}")
+            self._check_length(name, array.shape[1:], expected[name].shape[1:])
         n_series = lengths.pop()
         self.single_ = n_series == 1 and getattr(self, "single_", True)
         self.state_ = self._unpack({name: array.copy() for name, array in given.items()})
@@ -157,10 +155,18 @@ class OnlineTracker(BaseEstimator, ABC):  # type: ignore[misc]
 
     # --- inside ------------------------------------------------------------------------------------
 
+    def _check_length(self, name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        """Refuse an array of a state whose shape, after the series, is not what the parameters need."""
+        if shape != expected:
+            raise DataError(
+                f"state {name!r} has shape (n_series, {', '.join(map(str, shape))}); the parameters need "
+                f"(n_series, {', '.join(map(str, expected))})"
+            )
+
     def _learn(self, scores: FloatArray, name: str) -> FloatArray:
         """Thresholds before each score of (T,) or (n_series, T), in the same shape."""
         rows = scores[None] if scores.ndim == 1 else scores
-        self.check_scores(rows, name)
+        self._check_scores(rows, name)
         if not hasattr(self, "state_"):
             self.start(None if scores.ndim == 1 else len(rows))
         if len(rows) != self.n_series_:
@@ -169,7 +175,7 @@ class OnlineTracker(BaseEstimator, ABC):  # type: ignore[misc]
         self._run(self.state_, np.ascontiguousarray(rows), out)
         return out[0] if scores.ndim == 1 else out
 
-    def check_scores(self, rows: FloatArray, name: str = "scores") -> None:
+    def _check_scores(self, rows: FloatArray, name: str) -> None:
         """Refuse (n_series, T) scores that cannot be learned from."""
         if not len(rows):
             raise DataError(f"{name} is of no series")

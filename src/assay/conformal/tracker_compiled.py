@@ -1,10 +1,10 @@
 """Step functions written once: NumPy runs them on all series together, Numba on one series at a time.
 
-A step is a function ``step(p, c, s, q, spread, k)`` of numbers ``p`` (a NamedTuple of floats), columns ``c``,
-a score and the threshold that was in force for it. In NumPy ``c`` is (m, n_series) and the others are
-(n_series,); in compiled code ``c`` is (m,) and the others are numbers. Choices between values are written
-with :func:`pick`, so that both readings are the same text. In NumPy a column that was read is a view:
-everything that needs its old value is computed before the column is written.
+A step is a function ``step(p, c, s, q, spread, k)``, or ``step(p, c, s, q, pvalue, n)``, of numbers ``p``
+(a NamedTuple of floats), columns ``c``, a score and the threshold that was in force for it. In NumPy ``c``
+is (m, n_series) and the others are (n_series,); in compiled code ``c`` is (m,) and the others are numbers.
+Choices between values are written with :func:`pick`, so that both readings are the same text. In NumPy a
+column that was read is a view: what needs its old value is computed before the column is written.
 
 The compiled path is taken wherever Numba is installed (extra ``fast``), whatever the size of a call: the
 same series then gives the same bits however its scores are divided into calls.
@@ -13,10 +13,11 @@ same series then gives the same bits however its scores are divided into calls.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ def advance(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> None:
     _STEPS[type(p)](p, c, s, q, spread, k)
 
 
+def advance_levels(p: Any, c: Any, s: Any, q: Any, pvalue: Any, n: Any) -> None:
+    """The same for trackers of levels; Numba wants the names of the step's parameters."""
+    _STEPS[type(p)](p, c, s, q, pvalue, n)
+
+
 def compiled_as(twin: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: a function that works on arrays, with the one that works on numbers for Numba."""
 
@@ -73,17 +79,16 @@ def has_numba() -> bool:
 
 
 @cache
-def compiled(build: Callable[[str], Callable[..., Any]], parameters: type) -> Any:
+def compiled(build: Callable[[str], Callable[..., Any]], parameters: Hashable) -> Any:
     """The driver that ``build`` defines, compiled for trackers with parameters of this class.
 
     Numba keeps compiled code on disk and looks only at the file of the driver to see whether it is
     still right. So ``build(digest)`` must define a function that closes over ``digest``: what a
     function closes over is part of its key, and the digest covers the files that it calls into.
     """
-    import numba
-
+    numba: Any = importlib.import_module("numba")
     _extend_numba()
-    driver = build(_digest(_STEPS[parameters]))
+    driver = build(_digest(_STEPS.get(parameters, build)))  # type: ignore[call-overload]
     options = {"error_model": "numpy", "nogil": True}
     try:
         return numba.njit(driver, cache=True, **options)
@@ -94,14 +99,17 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: type) -> An
 @cache
 def _extend_numba() -> None:
     """Tell Numba of :func:`advance` and of the functions with a twin."""
-    from numba.extending import overload
-
+    overload: Any = importlib.import_module("numba.extending").overload
     options = {"error_model": "numpy"}
 
-    @overload(advance, jit_options=options)
-    def _advance(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> Any:
+    def find_step(p: Any, c: Any, s: Any, q: Any, spread: Any, k: Any) -> Any:
         return _STEPS[p.instance_class]
 
+    def find_level_step(p: Any, c: Any, s: Any, q: Any, pvalue: Any, n: Any) -> Any:
+        return _STEPS[p.instance_class]
+
+    overload(advance, jit_options=options)(find_step)
+    overload(advance_levels, jit_options=options)(find_level_step)
     for function, twin in _TWINS.items():
         overload(function, jit_options=options)(_always(twin))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from assay.conformal.tracker_base import OnlineTracker, State
 from assay.conformal.tracker_compiled import advance, compiled, has_numba
+from assay.conformal.tracker_rates import fresh_mixture, learning_rates, mix, mixed
 from assay.core.checks import FloatArray
 
 #: columns that every such tracker has; its own begin after them
@@ -25,46 +26,103 @@ class StepTracker(OnlineTracker):
     learned, and 1.0 for the first score of all; ``k`` counts the scores learned before.
     """
 
-    #: names of the tracker's own columns
-    columns: ClassVar[tuple[str, ...]] = ()
+    #: grid of lr="auto"
+    rates: ClassVar[tuple[float, ...]] = (1.0, 0.5, 0.1, 0.05)
+    #: pieces of a long run, so that the thresholds of several rates stay small
+    _PIECE = 8192
+
+    lr: Any
 
     @abstractmethod
-    def _parameters(self) -> Any:
-        """The step's numbers, a NamedTuple of floats; checks them."""
+    def _parameters(self, lr: float) -> Any:
+        """The step's numbers, a NamedTuple of floats (or of tuples of them); checks them."""
+
+    def _columns(self) -> dict[str, int]:
+        """The tracker's own columns: name -> how many."""
+        return {}
 
     def _window(self) -> int:
         """How many scores the range is of; 0 where the step does not use it."""
         return 0
 
+    def _begin(self, c: FloatArray) -> None:
+        """Set columns (m, n_series) that do not begin with 0."""
+
+    def _rates(self) -> tuple[float, ...]:
+        return learning_rates(self.lr, self.rates)
+
+    def _relative(self) -> float:
+        """1 where rates in the unit of the scores are chosen for the user: in units of the range then."""
+        return float(isinstance(self.lr, str))
+
     def _fresh(self, n_series: int) -> State:
-        self._parameters()
-        values = np.zeros((OWN + len(self.columns), n_series))
-        values[HIGH], values[LOW] = -np.inf, np.inf
+        rates, delay = self._rates(), self._delay()
+        self._parameters(rates[0])
+        values = np.zeros((len(rates), OWN + sum(self._columns().values()), n_series))
+        values[:, HIGH], values[:, LOW] = -np.inf, np.inf
+        for c in values:
+            self._begin(c)
         return {
             "values": values,
-            "window": np.full((n_series, self._window()), np.nan),
-            "pending": np.full((n_series, self._delay(), 2), np.nan),
+            "window": np.full((len(rates), n_series, self._window()), np.nan),
+            "pending": np.full((len(rates), n_series, delay, 2), np.nan),
+            **(fresh_mixture(n_series, len(rates), delay) if len(rates) > 1 else {}),
         }
 
     def _run(self, state: State, scores: FloatArray, out: FloatArray) -> None:
-        p = self._parameters()
-        drive = compiled(build_driver, type(p)) if has_numba() else drive_arrays
-        drive(p, state["values"], state["window"], state["pending"], scores, out)
+        rates = self._rates()
+        if len(rates) == 1:
+            self._drive(state, 0, rates[0], scores, out)
+            return
+        level = self._level()
+        for start in range(0, scores.shape[1], self._PIECE):
+            piece = np.ascontiguousarray(scores[:, start : start + self._PIECE])
+            thresholds = np.empty((len(rates), *piece.shape))
+            for j, rate in enumerate(rates):
+                self._drive(state, j, rate, piece, thresholds[j])
+            mixture = np.empty(piece.shape)
+            mix(level, state, thresholds, piece, mixture)
+            out[:, start : start + self._PIECE] = mixture
+
+    def _drive(self, state: State, j: int, rate: float, scores: FloatArray, out: FloatArray) -> None:
+        p = self._parameters(rate)
+        drive = compiled(build_driver, p.__class__) if has_numba() else drive_arrays
+        drive(p, state["values"][j], state["window"][j], state["pending"][j], scores, out)
 
     def _thresholds(self, state: State) -> FloatArray:
-        return np.asarray(state["values"][THRESHOLD])
+        now = state["values"][:, THRESHOLD]
+        return np.asarray(now[0] if len(now) == 1 else mixed(state, now))
 
-    def _pack(self, state: State) -> State:
-        names = (*_SHARED, *self.columns)
+    def _blocks(self) -> dict[str, slice]:
+        """Where each column, or group of columns, stands."""
+        widths = {**dict.fromkeys(_SHARED, 1), **self._columns()}
+        ends = np.cumsum(list(widths.values()))
         return {
-            **dict(zip(names, state["values"], strict=True)),
-            "window": state["window"],
-            "pending": state["pending"],
+            name: slice(int(end) - width, int(end))
+            for (name, width), end in zip(widths.items(), ends, strict=True)
         }
 
+    def _pack(self, state: State) -> State:
+        """(n_series, rates, width) columns, without the axes that are 1 for this tracker."""
+        out = {name: state["values"][:, rows].transpose(2, 0, 1) for name, rows in self._blocks().items()}
+        out = {name: a[..., 0] if a.shape[2] == 1 else a for name, a in out.items()}
+        out |= {name: state[name].swapaxes(0, 1) for name in ("window", "pending")}
+        if len(state["values"]) == 1:
+            out = {name: a[:, 0] for name, a in out.items()}
+        return out | {name: a for name, a in state.items() if name.startswith("rate_")}
+
     def _unpack(self, packed: State) -> State:
-        values = np.stack([packed[name] for name in (*_SHARED, *self.columns)])
-        return {"values": values, "window": packed["window"], "pending": packed["pending"]}
+        own = {name: a for name, a in packed.items() if not name.startswith("rate_")}
+        if "rate_weights" not in packed:
+            own = {name: a[:, None] for name, a in own.items()}
+        columns = [own[name] for name in self._blocks()]
+        full = [a[..., None] if a.ndim == 2 else a for a in columns]
+        return {
+            "values": np.ascontiguousarray(np.concatenate(full, axis=2).transpose(1, 2, 0)),
+            "window": np.ascontiguousarray(own["window"].swapaxes(0, 1)),
+            "pending": np.ascontiguousarray(own["pending"].swapaxes(0, 1)),
+            **{name: a for name, a in packed.items() if name.startswith("rate_")},
+        }
 
 
 def drive_arrays(
@@ -156,7 +214,7 @@ def build_driver(digest: str) -> Callable[..., None]:
                     slot = k % size
                     gone = window[i, slot]
                     window[i, slot] = s
-                    if gone == high or gone == low:
+                    if gone in (high, low):
                         high, low = s, s
                         for j in range(size):
                             high, low = max(high, window[i, j]), min(low, window[i, j])

@@ -64,6 +64,8 @@ class Card:
     exceptions: Mapping[str, str] = field(default_factory=dict)
     #: constructor arguments that make the method cheap enough for the conformance suite
     testing: Mapping[str, Any] = field(default_factory=dict)
+    #: constructor arguments of the worked example in the documentation, beside ``defaults``
+    example: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
 
     @property
@@ -108,11 +110,21 @@ def import_object(path: str) -> Any:
         raise MethodError(f"module {module_name!r} has no {attribute!r}{hint}") from None
 
 
+def build_argument(value: Any) -> Any:
+    """What a card's constructor argument stands for: a table with a ``class`` is an object of that class.
+
+    ``{ class = "package.module:Class", ... }`` is made with the rest of the table; any other value is itself.
+    """
+    if not isinstance(value, Mapping) or "class" not in value:
+        return value
+    return import_object(value["class"])(**{key: item for key, item in value.items() if key != "class"})
+
+
 _FIELDS = set(Card.__dataclass_fields__) - {"cls", "path"}
 #: what TOML must give for a key that is not text
 _KINDS: dict[str, type] = {
     **dict.fromkeys(("baselines", "requires", "claims"), list),
-    **dict.fromkeys(("paper", "defaults", "exceptions", "testing"), dict),
+    **dict.fromkeys(("paper", "defaults", "exceptions", "testing", "example"), dict),
     "max_rows": int,
     "in_menu": bool,
 }

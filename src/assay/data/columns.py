@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -157,13 +158,17 @@ def same_values(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
     return bool((a.to_numpy() == b.to_numpy()).all())
 
 
-def fingerprint(frame: pd.DataFrame, target: str) -> str:
-    """SHA-256 over column names, kinds, types and values, in order; the same in every process.
+def fingerprint(
+    frame: pd.DataFrame, targets: Sequence[str], time: str | None = None, group: str | None = None
+) -> str:
+    """SHA-256 over column names, kinds, types, values and roles, in order; the same in every process.
 
     Text hashes alike whether pandas keeps it as objects or as strings; anything edited, moved
     or cast gives another fingerprint.
     """
-    digest = hashlib.sha256(f"assay table 1\x1f{len(frame)}\x1f{target}".encode())
+    digest = hashlib.sha256(f"assay table 1\x1f{len(frame)}\x1f{targets[0]}".encode())
+    if len(targets) > 1 or time is not None or group is not None:
+        digest.update(f"\x1froles {[*targets]!r} {time!r} {group!r}".encode())
     for name in frame.columns:
         column = frame[name]
         kind = kind_of(column)

@@ -1,4 +1,4 @@
-"""Reading a file into a DataFrame (text, Parquet, Feather, NPZ), or one clear line why not."""
+"""Reading a file into a DataFrame (text, Parquet, Feather, NPZ, ARFF), or one clear line why not."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from assay.core.errors import DataError
+from assay.data.arff import is_arff, read_arff
 
 #: tried in this order; of equally consistent ones the one with most columns wins
 _SEPARATORS = (",", ";", "\t", "|")
@@ -59,6 +60,8 @@ def read_file(path: Path) -> tuple[pd.DataFrame, list[str]]:
         return _read_arrow(raw, path, "Feather"), []
     if raw.startswith(b"PK\x03\x04"):
         return read_npz(raw, path)
+    if is_arff(raw):
+        return read_arff(_decode(raw, path).lstrip("\ufeff"), path), []
     return read_text(raw, path)
 
 
@@ -306,7 +309,7 @@ def arrow_frame(table: Any, where: str) -> pd.DataFrame:
 
 
 def read_npz(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Arrays of an NPZ file: ``X`` (n, d) with ``y`` (n,), or one array (n,) a column. No pickles."""
+    """Arrays of an NPZ file: ``X`` (n, d) with ``y`` (n,) or (n, q), or one array (n,) a column."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             names = archive.namelist()
@@ -325,7 +328,7 @@ def read_npz(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def arrays_frame(arrays: dict[str, Any], where: str) -> tuple[pd.DataFrame, list[str]]:
-    """Columns from named arrays; ``X`` gives ``x0``, ``x1``, ...; others are as long as it."""
+    """Columns from named arrays; ``X`` gives ``x0``, ``x1``, ..., ``y`` of several columns ``y0``, ..."""
     base = arrays.get("X", arrays.get("y"))
     if base is None:
         lengths = Counter(len(array) for array in arrays.values() if array.ndim == 1)
@@ -344,10 +347,12 @@ def arrays_frame(arrays: dict[str, Any], where: str) -> tuple[pd.DataFrame, list
             pieces |= {f"x{i}": flat[:, i] for i in range(flat.shape[1])}
         elif array.ndim >= 1 and len(array) == n and array.size == n:
             pieces[name] = array.reshape(n)
+        elif name == "y" and array.ndim == 2 and len(array) == n and array.shape[1]:
+            pieces |= {f"y{i}": array[:, i] for i in range(array.shape[1])}
         else:
             left_out.append(name)
     if "y" in left_out:
-        raise DataError(f"{where}: y does not have one value for each of the {n} rows: {_shapes(arrays)}")
+        raise DataError(f"{where}: y does not have one row for each of the {n} rows: {_shapes(arrays)}")
     notes = [f"arrays left out, not one value a row: {_some(left_out)}"] if left_out else []
     return pd.DataFrame(pieces), notes
 

@@ -35,28 +35,41 @@ _LARGEST = 1e150
 
 
 def as_table(
-    data: Any, target: str | None = None, name: str | None = None, drop: Iterable[str] = ()
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    name: str | None = None,
+    drop: Iterable[str] = (),
+    *,
+    time: str | None = None,
+    group: str | None = None,
 ) -> Table:
     """A validated table from a file, a frame, arrays or a built-in name.
 
     Parameters
     ----------
     data : path, DataFrame, (X, y), built-in name or Table
-        A file: text with a header line and any separator (also compressed), Parquet, Feather or NPZ.
-        A frame: pandas, polars, or another that narwhals knows. ``(X, y)``: arrays, lists, frames or
-        torch tensors. A name of ``assay.datasets()`` where no such file is there.
-    target : str, optional
-        The column to predict. Arrays, NPZ files and built-in sets have one of their own.
+        A file: text with a header line and any separator (also compressed), Parquet, Feather, NPZ or
+        ARFF. A frame: pandas, polars, or another that narwhals knows. ``(X, y)``: arrays, lists, frames
+        or torch tensors, y of shape (n,) or (n, q). A name of ``assay.datasets()`` where no such file
+        is there.
+    target : str or list of str, optional
+        The column to predict, or several. A string that is no column's name is split at its commas.
+        Arrays, NPZ files and built-in sets have targets of their own; the columns of a (n, q) array
+        are y0, y1, ...
     name : str, optional
         What to call the table; the file's stem by default.
     drop : column names
         Columns that are left out before anything else.
+    time : str, optional
+        The column (numbers or dates) that orders the rows of a series.
+    group : str, optional
+        The column that names the series of each row; without ``time`` a group of rows, and a feature.
 
     Returns
     -------
     Table
-        Rows without a target, columns without a value or with a single value, row numbers and
-        texts that differ in every row are left out, each with a note.
+        Rows without a target (not in a series: there they stay), columns without a value or with a
+        single value, row numbers and texts that differ in every row are left out, each with a note.
 
     Raises
     ------
@@ -65,26 +78,72 @@ def as_table(
     """
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
     if isinstance(data, Table):
-        if not drop and target in {None, data.target} and name in {None, data.name}:
+        targets = find_targets(target, list(data.frame.columns)) or data.targets
+        time = data.time if time is None else str(time)
+        group = data.group if group is None else str(group)
+        same = (targets, time, group) == (data.targets, data.time, data.group)
+        if not drop and same and name in {None, data.name}:
             return data
         return build(
-            data.frame, target or data.target, name or data.name, data.source, notes=data.notes, drop=drop
+            data.frame,
+            targets,
+            name or data.name,
+            data.source,
+            notes=data.notes,
+            drop=drop,
+            time=time,
+            group=group,
         )
-    frame, found_target, found_name, source, notes = _load(data, target)
+    frame, found_targets, found_name, source, notes = _load(data, target)
     if isinstance(frame, Table):
-        return as_table(frame, target, name, drop)
-    return build(frame, target or found_target, name or found_name, source, notes=notes, drop=drop)
+        return as_table(frame, target, name, drop, time=time, group=group)
+    return build(
+        frame,
+        found_targets if isinstance(data, tuple) or target is None else target,
+        name or found_name,
+        source,
+        notes=notes,
+        drop=drop,
+        time=time,
+        group=group,
+    )
 
 
-def _load(data: Any, target: str | None) -> tuple[Any, str | None, str, str, Sequence[str]]:
-    """(frame or Table, its own target, name, source, notes)."""
+def find_targets(target: Any, columns: Sequence[str]) -> tuple[str, ...]:
+    """The names of the target columns that the user's words mean; () for None.
+
+    A string, or a tuple such as pandas has for columns of several levels, that is a column's name is
+    that column. Any other string is split at its commas, the longest pieces that are names first.
+    """
+    if target is None:
+        return ()
+    if isinstance(target, tuple) and str(target) not in columns:
+        target = list(target)
+    if isinstance(target, (list, pd.Index, np.ndarray)):
+        return tuple(map(str, target))
+    text = str(target)
+    if text in columns or "," not in text:
+        return (text,)
+    pieces, found = text.split(","), []
+    while pieces:
+        for count in range(len(pieces), 0, -1):
+            joined = ",".join(pieces[:count]).strip()
+            if joined in columns or count == 1:
+                found.append(joined)
+                pieces = pieces[count:]
+                break
+    return tuple(found)
+
+
+def _load(data: Any, target: Any) -> tuple[Any, Sequence[str] | None, str, str, Sequence[str]]:
+    """(frame or Table, its own targets, name, source, notes)."""
     if isinstance(data, (str, Path)):
         return _load_named(data)
     if isinstance(data, tuple):
         if len(data) != 2:
             raise DataError(f"a tuple of {len(data)} was given; give a pair (X, y)")
-        frame, column = _pair_frame(data[0], data[1], target)
-        return frame, column, "arrays", "arrays in memory", ()
+        frame, columns = _pair_frame(data[0], data[1], target)
+        return frame, columns, "arrays", "arrays in memory", ()
     if isinstance(data, pd.DataFrame):
         return data, None, "frame", "DataFrame in memory", ()
     if isinstance(data, (np.ndarray, list)):
@@ -92,7 +151,7 @@ def _load(data: Any, target: str | None) -> tuple[Any, str | None, str, str, Seq
     return _any_frame(data), None, "frame", "DataFrame in memory", ()
 
 
-def _load_named(data: str | Path) -> tuple[Any, str | None, str, str, Sequence[str]]:
+def _load_named(data: str | Path) -> tuple[Any, Sequence[str] | None, str, str, Sequence[str]]:
     from assay.data import builtin
 
     path = Path(data).expanduser()
@@ -107,8 +166,16 @@ def _load_named(data: str | Path) -> tuple[Any, str | None, str, str, Sequence[s
             )
     frame, notes = read_file(path)
     stem = path.name.split(".")[0] or path.name
-    own = "y" if "y" in frame.columns and path.suffix == ".npz" else None
+    own = None
+    if path.suffix == ".npz":
+        own = ["y"] if "y" in frame.columns else _numbered(list(frame.columns))
     return frame, own, stem, str(path), notes
+
+
+def _numbered(columns: Sequence[str]) -> list[str] | None:
+    """y0, y1, ... as far as there are such columns; None where there are none."""
+    q = next(q for q in range(len(columns) + 1) if f"y{q}" not in columns)
+    return [f"y{i}" for i in range(q)] or None
 
 
 def _any_frame(data: Any) -> pd.DataFrame:
@@ -129,9 +196,8 @@ def _any_frame(data: Any) -> pd.DataFrame:
     raise DataError(f"{type(data).__name__} is a single column; give a table with features and a target")
 
 
-def _pair_frame(X: Any, y: Any, target: str | None) -> tuple[pd.DataFrame, str]:
-    """Features and target as one frame; columns without names are x0, x1, ..."""
-    name = target or getattr(y, "name", None) or "y"
+def _pair_frame(X: Any, y: Any, target: Any) -> tuple[pd.DataFrame, list[str]]:
+    """Features and targets as one frame, and the targets; columns without names are x0, ..., y0, ..."""
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         if np.prod(X.shape) > _MAX_DENSE_CELLS:
             raise DataError(
@@ -153,38 +219,69 @@ def _pair_frame(X: Any, y: Any, target: str | None) -> tuple[pd.DataFrame, str]:
             raise DataError("X is an array of records; give a DataFrame: pd.DataFrame(X)")
         flat = array.reshape(len(array), -1) if array.size else array.reshape(len(array), 0)
         frame = pd.DataFrame(flat, columns=[f"x{i}" for i in range(flat.shape[1])])
-    values: Any = y
-    if not isinstance(y, pd.Series):
-        values = to_numpy(y)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise DataError(f"y has shape {values.shape}; one target a row, shape (n,), can be assayed")
+    values = _pair_targets(y, target)
     if len(frame) != len(values):
         raise DataError(f"X has {len(frame)} rows and y {len(values)}; they must be equally many")
-    if name in frame.columns:
-        raise DataError(
-            f"X has a column {name!r}, the name of the target; rename it or give target another name"
-        )
-    column = pd.Series(values).reset_index(drop=True).rename(name)
-    return pd.concat([frame, column], axis=1), str(name)
+    for name in values.columns:
+        if name in frame.columns:
+            raise DataError(
+                f"X has a column {name!r}, the name of the target; rename it or give target another name"
+            )
+    return pd.concat([frame, values], axis=1), list(values.columns)
+
+
+def _pair_targets(y: Any, target: Any) -> pd.DataFrame:
+    """The target columns of a pair (X, y), named by the user, by their own names, or y or y0, y1, ..."""
+    values: pd.DataFrame
+    if isinstance(y, pd.Series):
+        values = y.reset_index(drop=True).to_frame("y" if y.name is None else str(y.name))
+    elif isinstance(y, pd.DataFrame):
+        values = y.reset_index(drop=True).set_axis([str(column) for column in y.columns], axis="columns")
+    elif hasattr(y, "columns") and not hasattr(y, "detach"):
+        values = _any_frame(y)
+    else:
+        array = to_numpy(y)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2 or not array.shape[1]:
+            raise DataError(
+                f"y has shape {array.shape}; (n,), one target a row, or (n, q), several, can be assayed"
+            )
+        own = getattr(y, "name", None)
+        q = array.shape[1]
+        values = pd.DataFrame(array, columns=[str(own or "y")] if q == 1 else [f"y{i}" for i in range(q)])
+    if target is not None:
+        own_names = list(values.columns)
+        named = find_targets(target, own_names)
+        if len(own_names) == 1 and isinstance(target, str):
+            named = (target,)
+        if len(named) != len(own_names):
+            raise DataError(
+                f"y has {len(own_names)} columns and target names {len(named)}: {', '.join(named)}; name each"
+            )
+        if set(named) == set(own_names):
+            return values[list(named)]
+        values = values.set_axis(list(named), axis="columns")
+    return values
 
 
 def build(
     frame: pd.DataFrame,
-    target: str | None,
+    target: str | Sequence[str] | None,
     name: str,
     source: str,
     *,
     notes: Sequence[str] = (),
     drop: Sequence[str] = (),
+    time: str | None = None,
+    group: str | None = None,
 ) -> Table:
     """A Table from a frame: columns checked and tidied, rows without a target left out."""
     notes = list(notes)
     where = f"{source}: " if source and "memory" not in source else ""
     frame = frame.set_axis([str(column) for column in frame.columns], axis="columns")
-    target = None if target is None else str(target)
     drop = [str(column) for column in drop]
+    time, group = (None if column is None else str(column) for column in (time, group))
     columns = list(frame.columns)
     duplicated = (
         sorted({column for column in columns if columns.count(column) > 1})
@@ -198,33 +295,76 @@ def build(
     for column in drop:
         _find(column, columns, where, "column to drop")
     frame = frame.drop(columns=drop)
-    if target is None:
+    targets = find_targets(target, columns)
+    if not targets:
         raise DataError(f"{where}which column is the target? Name one of: {_listing(list(frame.columns))}")
-    if target in drop:
-        raise DataError(f"{where}the target {target!r} is among the columns to drop")
-    _find(target, list(frame.columns), where, "target column")
+    _check_roles(targets, time, group, drop, list(frame.columns), where)
     if frame.empty or not len(frame):
         raise DataError(f"{where}the table has no rows")
-    if frame.shape[1] == 1:
-        raise DataError(f"{where}{target!r} is the only column; at least one feature column is needed")
-    frame = frame.reset_index(drop=True)
-    missing = frame[target].isna()
-    if missing.all():
-        raise DataError(f"{where}the target {target!r} is missing in all {len(frame)} rows")
-    if missing.any():
-        notes.append(
-            f"{int(missing.sum()):,} of {len(frame):,} rows left out: the target {target!r} is missing there"
-        )
-        frame = frame[~missing].reset_index(drop=True)
-    tidied = _tidy_frame(frame, target, notes, where)
+    if frame.shape[1] == len(targets):
+        only = f"{targets[0]!r} is the only column" if len(targets) == 1 else "every column is a target"
+        raise DataError(f"{where}{only}; at least one feature column is needed")
+    frame = _with_outcomes(frame.reset_index(drop=True), targets, time, notes, where)
+    tidied = _tidy_frame(frame, targets, time, group, notes, where)
     return Table(
         name=name,
         frame=tidied,
-        target=target,
-        fingerprint=fingerprint(tidied, target),
+        targets=targets,
+        fingerprint=fingerprint(tidied, targets, time, group),
         source=source,
         notes=tuple(dict.fromkeys(notes)),
+        time=time,
+        group=group,
     )
+
+
+def _check_roles(
+    targets: Sequence[str],
+    time: str | None,
+    group: str | None,
+    drop: Sequence[str],
+    columns: list[str],
+    where: str,
+) -> None:
+    """Each column that has a role is there, is not dropped, and has no second role."""
+    roles: dict[str, str] = {}
+    named = [(target, "target") for target in targets]
+    named += [(column, role) for column, role in ((time, "time"), (group, "group")) if column is not None]
+    for column, role in named:
+        shown = f"the target {column!r}" if role == "target" else f"the {role} column {column!r}"
+        if column in drop:
+            raise DataError(f"{where}{shown} is among the columns to drop")
+        _find(column, columns, where, f"{role} column")
+        if column in roles:
+            twice = "is named twice as a target" if roles[column] == role else f"is also the {roles[column]}"
+            raise DataError(f"{where}{shown} {twice}; give each column one role")
+        roles[column] = role
+
+
+def _with_outcomes(
+    frame: pd.DataFrame, targets: Sequence[str], time: str | None, notes: list[str], where: str
+) -> pd.DataFrame:
+    """The rows in which no target is missing; all rows of a series, in which that is information."""
+    missing = frame[list(targets)].isna()
+    for target in targets:
+        if missing[target].all():
+            raise DataError(f"{where}the target {target!r} is missing in all {len(frame)} rows")
+    gone = missing.any(axis="columns")
+    if not gone.any():
+        return frame
+    counts = ", ".join(
+        f"{target!r} {int(missing[target].sum()):,}" for target in targets if missing[target].any()
+    )
+    what = f"the target {targets[0]!r} is" if len(targets) == 1 else f"a target is ({counts})"
+    if time is not None:
+        notes.append(
+            f"{int(gone.sum()):,} of {len(frame):,} rows: {what} missing there; the series keeps them"
+        )
+        return frame
+    if gone.all():
+        raise DataError(f"{where}in all {len(frame)} rows {what} missing; name fewer targets")
+    notes.append(f"{int(gone.sum()):,} of {len(frame):,} rows left out: {what} missing there")
+    return frame[~gone].reset_index(drop=True)
 
 
 def _find(column: str, columns: list[str], where: str, what: str) -> None:
@@ -253,20 +393,31 @@ def _listing(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(map(str, names[:most])) + rest
 
 
-def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) -> pd.DataFrame:
+def _tidy_frame(
+    frame: pd.DataFrame,
+    targets: Sequence[str],
+    time: str | None,
+    group: str | None,
+    notes: list[str],
+    where: str,
+) -> pd.DataFrame:
     """All columns tidied; those that say nothing left out, with notes."""
     kept: dict[str, pd.Series[Any]] = {}
-    empty, constant, counters, names_of_rows, copies, wide = [], [], [], [], [], []
+    empty, constant, counters, names_of_rows, wide = [], [], [], [], []
+    copies: list[tuple[str, str]] = []
     wide_text: list[str] = []
     infinite: list[str] = []
-    y, note = tidy(frame[target], target)
+    outcomes = {target: tidy(frame[target], target)[0] for target in targets}
     for name in frame.columns:
-        if name == target:
-            kept[name] = y
+        if name in outcomes:
+            kept[name] = outcomes[name]
             continue
         column, note = tidy(frame[name], name)
         if note:
             notes.append(note)
+        if name in {time, group}:
+            kept[name] = _check_role_column(column, name, time, where)
+            continue
         kind = kind_of(column)
         if column.isna().all():
             empty.append(name)
@@ -289,8 +440,8 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
                 kept[name] = column
         else:
             kept[name] = column
-        if name in kept and same_values(column, y):
-            copies.append(name)
+        if name in kept:
+            copies += [(name, target) for target, y in outcomes.items() if same_values(column, y)]
     for left_out, why in (
         (empty, "no value in any row"),
         (constant, "the same value in every row"),
@@ -309,12 +460,12 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
             f"text with many distinct values, only the {MAX_CATEGORIES - 1} most frequent ones kept apart: "
             f"{_listing(wide)}"
         )
-    if copies:
-        notes.append(
-            f"an exact copy of the target {target!r} is among the features: {_listing(copies)}; a leak?"
-        )
-    if len(kept) == 1:
-        raise DataError(f"{where}no usable feature column beside {target!r}: {'; '.join(notes)}")
+    for target in dict.fromkeys(target for _, target in copies):
+        listed = _listing([name for name, copied in copies if copied == target])
+        notes.append(f"an exact copy of the target {target!r} is among the features: {listed}; a leak?")
+    if len(kept) == len(targets):
+        beside = ", ".join(map(repr, targets))
+        raise DataError(f"{where}no usable feature column beside {beside}: {'; '.join(notes)}")
     out = pd.DataFrame(kept)
     if out.shape[1] <= _DUPLICATES_MAX_COLUMNS:
         duplicates = int(out.duplicated().sum())
@@ -324,3 +475,26 @@ def _tidy_frame(frame: pd.DataFrame, target: str, notes: list[str], where: str) 
                 "copies may be in training and test"
             )
     return out
+
+
+def _check_role_column(column: pd.Series[Any], name: str, time: str | None, where: str) -> pd.Series[Any]:
+    """The time column, or the group of a series, refused where it does not say what it should."""
+    if time is None:
+        return column
+    role = "time" if name == time else "group"
+    missing = column.isna()
+    if missing.any():
+        raise DataError(
+            f"{where}the {role} column {name!r} is missing in {int(missing.sum()):,} of {len(column):,} "
+            f"rows, first at row {int(missing.argmax())}; leave those rows out"
+        )
+    if role == "group":
+        return column
+    if kind_of(column) not in {"number", "date"}:
+        advice = spelling_advice(column) or "dates are read as YYYY-MM-DD, and numbers as they are"
+        raise DataError(
+            f"{where}the time column {name!r} is {kind_of(column)}, such as {str(column.iloc[0])!r}; {advice}"
+        )
+    if column.dtype.kind == "f" and not np.isfinite(column.to_numpy()).all():
+        raise DataError(f"{where}the time column {name!r} holds infinite numbers")
+    return column

@@ -36,7 +36,7 @@ _MOST_SEEDS = 10_000
 
 def compare(
     data: Any,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     *,
     methods: Sequence[Any] | None = None,
     model: Any = None,
@@ -52,6 +52,10 @@ def compare(
     progress: Callable[[ProgressEvent], None] | None = None,
     name: str | None = None,
     drop: Sequence[str] = (),
+    time: str | None = None,
+    group: str | None = None,
+    horizon: int = 1,
+    forecast: str | None = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -60,8 +64,8 @@ def compare(
     ----------
     data : path, DataFrame, (X, y), built-in name or Table
         What :func:`assay.data.read.as_table` takes.
-    target : str, optional
-        The column to predict.
+    target : str or list of str, optional
+        The column to predict, or several (also "a,b").
     methods : list, optional
         Ids of cards, ``"package.module:Class"``, classes, unfitted objects, or ``(name, method)``
         pairs. By default all methods of the task that are in the menu, the reference first.
@@ -73,7 +77,8 @@ def compare(
     alpha : level, default 0.1
         Miscoverage.
     task : str
-        "auto" decides from the target; else "interval" or "label-set".
+        "auto" decides: "online" where there is a ``time``, "region" for several targets, else
+        "interval" or "label-set" from the target's values.
     workers : int, default 1
         Processes that run trials; the numbers do not depend on it.
     timeout : float, optional
@@ -94,6 +99,14 @@ def compare(
         What to call the data.
     drop : column names
         Columns to leave out.
+    time : str, optional
+        The column that orders the rows of a series.
+    group : str, optional
+        The column that names the series of each row (with ``time``), or a group of rows.
+    horizon : int, default 1
+        How many steps ahead a forecast is made (only with ``time``).
+    forecast : str, optional
+        The column that holds forecasts made ``horizon`` steps before, in place of a ``model``'s.
     command : str
         The command line, kept with the run.
 
@@ -112,12 +125,17 @@ def compare(
     chosen_seeds = _seeds(seeds)
     limits = _limits(workers, timeout, memory_limit, in_process)
     with _importable_from_here(methods, model):
-        table = as_table(data, target, name=name, drop=drop)
-        task_name, why = choose_task(table, task)
-        the_task = load_task(task_name)
-        the_task.check(table, level)
-        specs = choose_methods(methods, the_task, table)
+        table = as_table(data, target, name=name, drop=drop, time=time, group=group)
+        options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
+        options |= {"forecast": forecast} if forecast is not None else {}
+        task_name, why = choose_task(table, task, options=options)
+        the_task = load_task(task_name, options)
         _check_model(model, the_task)
+        the_task = the_task.with_model(load_model(model))
+        _check_seeds(chosen_seeds, the_task)
+        the_task.check(table, level)
+        table = replace(table, notes=(*table.notes, *the_task.notes(table)))
+        specs = choose_methods(methods, the_task, table)
         question = Question(
             table=table,
             task=task_name,
@@ -128,6 +146,7 @@ def compare(
             limits=limits,
             why_task=why,
             command=command,
+            options=options,
         )
         with _opened(store) as kept:
             try:
@@ -265,6 +284,8 @@ def _check_model(model: Any, task: Task) -> None:
     name = type(found).__name__
     if inspect.isclass(found):
         raise MethodError(f"the model is the class {found.__name__}; give an object: {found.__name__}()")
+    if task.over_time and callable(getattr(found, "forecast", None)):
+        return
     if not callable(getattr(found, "fit", None)):
         raise MethodError(f"the model {name} has no fit(X, y); give an unfitted estimator")
     default = task.default_model()
@@ -293,6 +314,15 @@ def _seeds(seeds: Any) -> tuple[int, ...]:
     if len(set(given)) < len(given) or not given:
         raise TaskError(f"seeds must be distinct, and at least one: got {list(given)}")
     return tuple(int(s) for s in given)
+
+
+def _check_seeds(seeds: Sequence[int], task: Task) -> None:
+    """Raise TaskError for a seed that the task does not have."""
+    if task.max_seeds is not None and max(seeds) >= task.max_seeds:
+        raise TaskError(
+            f"the task {task.name!r} has {task.max_seeds} seeds, 0 to {task.max_seeds - 1}: stretches of "
+            f"time, not random splits; {max(seeds)} was asked for"
+        )
 
 
 def _is_whole(value: Any) -> bool:

@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from assay.core.cards import EXTRAS, Card, all_cards, import_object
+from assay.core.cards import EXTRAS, Card, all_cards, build_argument, import_object
 from assay.core.errors import MethodError
 from assay.core.seeds import derive_seed
 from assay.data.table import Table
@@ -48,11 +48,11 @@ _MEMORY_WORDS = (
 )
 
 
-def load_task(name: str) -> Task:
-    """A task by its name, or of the class at ``package.module:Class``."""
+def load_task(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """A task by its name, or of the class at ``package.module:Class``, with the options asked for."""
     if ":" not in name:
-        return get_task(name)
-    task: Task = import_object(name)()
+        return get_task(name, **(options or {}))
+    task: Task = import_object(name)(**(options or {}))
     return task
 
 
@@ -94,10 +94,11 @@ class Bench:
     alpha: Fraction
     model: Any
     isolated: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.task = load_task(self.task_name)
         self.model = load_model(self.model)
+        self.task = load_task(self.task_name, self.options).with_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
         self._limited_at = 0
 
@@ -141,8 +142,8 @@ class Bench:
             memory_limit(memory),
             MemoryMeter(reset=self.isolated) as meter,
         ):
-            model = self._default_model(trial.method) if self.model is None else self.model
-            method = build_method(target, trial.method, model, trial.seed, self.alpha, notices)
+            model = self._model_for(trial.method)
+            method = build_method(target, trial.method, model, trial.seed, self.alpha, notices, self.options)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
                 outcome = self.task.evaluate(method, split, self.alpha)
@@ -151,10 +152,12 @@ class Bench:
         notices.extend(notice for notice in outcome.notices if notice not in notices)
         return metrics, plain(outcome.detail)
 
-    def _default_model(self, method: MethodSpec) -> Any:
+    def _model_for(self, method: MethodSpec) -> Any:
         card = all_cards().get(method.card) if method.card else None
         quantile = card is not None and card.model == "quantile"
-        return self.task.default_quantile_model() if quantile else self.task.default_model()
+        if self.model is None:
+            return self.task.default_quantile_model() if quantile else self.task.default_model()
+        return self.model if quantile else self.task.fitting(self.model)
 
     @contextlib.contextmanager
     def _one_thread(self) -> Iterator[None]:
@@ -204,16 +207,24 @@ def _warm_up(torch: Any) -> None:
 
 
 def build_method(
-    target: Any, method: MethodSpec, model: Any, seed: int, alpha: Fraction, notices: list[str]
+    target: Any,
+    method: MethodSpec,
+    model: Any,
+    seed: int,
+    alpha: Fraction,
+    notices: list[str],
+    options: Mapping[str, Any] | None = None,
 ) -> Any:
     """An unfitted method for one trial, with the arguments that the question decides.
 
-    ``alpha``, ``estimator`` and ``random_state`` are given where the constructor takes them and
-    ``params`` does not. An object keeps its own estimator and random state; its alpha becomes that
-    of the question.
+    ``alpha``, ``estimator``, ``random_state`` and the task's ``options`` are given where the constructor
+    takes them and ``params`` does not; a parameter that is a table with a ``class`` is made an object.
+    An object keeps its own estimator and random state; its alpha and options become those of the question.
     """
+    options = options or {}
+    params = {name: build_argument(value) for name, value in method.params.items()}
     card = all_cards().get(method.card) if method.card else None
-    offered: dict[str, Any] = {"alpha": float(alpha), "random_state": seed}
+    offered: dict[str, Any] = {"alpha": float(alpha), "random_state": seed, **options}
     seeded = _with_seed(model, seed)
     if card is None or _suits(card, seeded):
         offered["estimator"] = seeded
@@ -222,15 +233,16 @@ def build_method(
     if inspect.isclass(target):
         taken = _parameters(target)
         arguments = {name: value for name, value in offered.items() if name in taken}
-        return target(**{**arguments, **method.params})
+        return target(**{**arguments, **params})
     built = clone(target) if hasattr(target, "get_params") else copy.deepcopy(target)
     own = built.get_params(deep=False) if hasattr(built, "get_params") else {}
     changes = {name: value for name, value in offered.items() if name in own and own[name] is None}
-    if "alpha" in own:
-        changes["alpha"] = offered["alpha"]
-    elif not own and hasattr(built, "alpha"):
-        built.alpha = offered["alpha"]
-    changes |= method.params
+    changes |= {name: offered[name] for name in ("alpha", *options) if name in own}
+    if not own:
+        for name in ("alpha", *options):
+            if hasattr(built, name):
+                setattr(built, name, offered[name])
+    changes |= params
     return built.set_params(**changes) if changes else built
 
 

@@ -39,7 +39,8 @@ class Limits:
 class Question:
     """Everything that a comparison asks; two equal questions have equal answers.
 
-    ``model`` is an importable path, an unfitted estimator, or None for the task's default.
+    ``model`` is an importable path, an unfitted estimator, or None for the task's default;
+    ``options`` are those of the task that differ from its defaults.
     """
 
     table: Table
@@ -51,6 +52,7 @@ class Question:
     limits: Limits = Limits()
     why_task: str = ""
     command: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class RunInfo:
     """What is kept of a question beside its trials: JSON-able, enough to draw the report again.
 
     ``methods`` holds one mapping a method: name, card (id or None), params, skip, target (a string).
-    ``alpha`` is the level as a decimal string; ``started`` is ISO 8601 in UTC.
+    ``alpha`` is the level as a decimal string; ``started`` is ISO 8601 in UTC. ``target`` is the label
+    of the ``targets``; ``time``, ``group`` and ``options`` are as in the table and the question.
     """
 
     id: str
@@ -89,6 +92,10 @@ class RunInfo:
     versions: Mapping[str, str]
     started: str
     seconds: float = 0.0
+    targets: tuple[str, ...] = ()
+    time: str | None = None
+    group: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

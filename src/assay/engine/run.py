@@ -56,7 +56,7 @@ Progress = Callable[[ProgressEvent], None]
 
 def plan_trials(question: Question) -> list[Trial]:
     """The trials of a question, all seeds of the first method first."""
-    identities = Identities(question, load_task(question.task))
+    identities = Identities(question, load_task(question.task, question.options))
     return [
         Trial(method, seed, identities.of(method, seed))
         for method in question.methods
@@ -244,7 +244,7 @@ def _describe(question: Question, trials: Sequence[Trial]) -> RunInfo:
         why_task=question.why_task,
         alpha=f"{float(question.alpha):g}",
         n_rows=len(table),
-        n_features=table.frame.shape[1] - 1,
+        n_features=len(table.features),
         notes=table.notes,
         methods=tuple(
             {
@@ -262,6 +262,10 @@ def _describe(question: Question, trials: Sequence[Trial]) -> RunInfo:
         command=question.command,
         versions=library_versions(method_libraries(question)),
         started=started,
+        targets=table.targets,
+        time=table.time,
+        group=table.group,
+        options=dict(question.options),
     )
 
 

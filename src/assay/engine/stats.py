@@ -2,6 +2,8 @@
 
 The test parts of repeated random splits overlap, so the variance of a mean over J seeds is not s^2 / J.
 The corrected resampled variance of Nadeau and Bengio, ``(1/J + n_test/n_train) s^2``, allows for that.
+Test parts that do not overlap (stretches of time) need no such term: their variance is s^2 / J, as far as
+what happens in one stretch says nothing of the next.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ CONFIDENCE = 0.95
 STATUSES = ("ok", "failed", "timed out", "out of memory", "skipped")
 FAILURES = frozenset({"failed", "timed out", "out of memory"})
 
-Basis = Literal["corrected t", "exact binomial", ""]
+Basis = Literal["corrected t", "t", "exact binomial", ""]
 
 
 class Judge(Protocol):
@@ -63,16 +65,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one split."""
+    """Rows of one split; ``disjoint``: no two splits test the same row."""
 
     train: int
     calib: int
     test: int
+    disjoint: bool = False
 
     @property
     def ratio(self) -> float:
-        """The share that Nadeau and Bengio add to 1/J."""
-        return self.test / self.train
+        """The share that Nadeau and Bengio add to 1/J; none where the test parts do not overlap."""
+        return 0.0 if self.disjoint else self.test / self.train
 
     @property
     def total(self) -> int:
@@ -278,7 +281,8 @@ class Summary:
 def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
     """Mean over seeds and its corrected 95 % interval; NaN values are counted and left out.
 
-    ``values`` maps a seed to its value; ``ratio`` is n_test / n_train, None if it is not known.
+    ``values`` maps a seed to its value; ``ratio`` is n_test / n_train, 0 where test parts do not overlap,
+    None if it is not known.
     """
     undefined = tuple(seed for seed, value in values.items() if math.isnan(value))
     kept = {seed: float(value) for seed, value in values.items() if not math.isnan(value)}
@@ -294,7 +298,7 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
     if len(numbers) < 2 or ratio is None:
         return Estimate(mean, seeds=tuple(kept), undefined=undefined)
     low, high = corrected_interval(numbers, ratio)
-    return Estimate(mean, low, high, "corrected t", tuple(kept), undefined)
+    return Estimate(mean, low, high, "corrected t" if ratio else "t", tuple(kept), undefined)
 
 
 def _bounded(of: Estimate, unit: str, values: Sequence[float]) -> Estimate:
@@ -314,7 +318,12 @@ def _rows(trials: Iterable[TrialResult]) -> Rows | None:
     for result in trials:
         detail = result.detail
         if all(detail.get(key) for key in ("n_train", "n_test")):
-            return Rows(int(detail["n_train"]), int(detail.get("n_calib", 0)), int(detail["n_test"]))
+            return Rows(
+                int(detail["n_train"]),
+                int(detail.get("n_calib", 0)),
+                int(detail["n_test"]),
+                bool(detail.get("disjoint", False)),
+            )
     return None
 
 

@@ -286,6 +286,7 @@ def _result(row: Sequence[Any]) -> TrialResult:
 
 def _info(text: str) -> RunInfo:
     fields = json.loads(text)
-    for name in ("notes", "methods", "seeds"):
+    fields.setdefault("targets", [fields["target"]])  # runs of before there were several
+    for name in ("notes", "methods", "seeds", "targets"):
         fields[name] = tuple(fields[name])
     return RunInfo(**fields)

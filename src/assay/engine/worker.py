@@ -127,7 +127,14 @@ def _load(folder: Path) -> tuple[Bench, list[tuple[str, bytes]]]:
         sys.path.extend(entry for entry in question["path"] if entry not in sys.path)
         table = pickle.loads((folder / TABLE).read_bytes())
         model = pickle.loads(question["model"])
-        bench = Bench(table, question["task"], question["alpha"], model, isolated=True)
+        bench = Bench(
+            table,
+            question["task"],
+            question["alpha"],
+            model,
+            isolated=True,
+            options=question["options"],
+        )
         _loaded[folder] = bench, question["methods"]
     return _loaded[folder]
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ class Metric:
 class Split:
     """One random split of a table, prepared as numbers; the preparation saw the training rows only.
 
-    X are (n, d) float64 arrays; y are (n,) float64 targets, or (n,) labels for classes.
-    ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
+    X are (n, d) float64 arrays; y are (n,) float64 targets, (n, q) for several, or (n,) labels for
+    classes. ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
     """
 
     X_train: NDArray[np.float64]
@@ -70,14 +70,21 @@ class Task(ABC):
     #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
     size_metric: ClassVar[str]
     coverage_metric: ClassVar[str]
+    #: whether it predicts several targets at once, and whether it needs a column that orders the rows
+    several_targets: ClassVar[bool] = False
+    over_time: ClassVar[bool] = False
+    #: seeds 0 .. max_seeds - 1 exist; None is any number
+    max_seeds: ClassVar[int | None] = None
+    #: what it can be asked beside the level: arguments of its constructor, each with a default
+    options: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def check(self, table: Table, alpha: Fraction) -> None:
         """Raise DataError or TaskError, with numbers, where the table cannot answer the question."""
 
     @abstractmethod
-    def split(self, table: Table, seed: int) -> Split:
-        """Train, calibration and test rows by seed; the same for every method."""
+    def split(self, table: Table, seed: int) -> Any:
+        """What a trial of that seed works on, the same for every method: a :class:`Split` for most tasks."""
 
     @abstractmethod
     def default_model(self) -> Any:
@@ -87,15 +94,27 @@ class Task(ABC):
         """The same for methods whose card says that the model learns quantiles."""
         return self.default_model()
 
+    def fitting(self, model: Any) -> Any:
+        """The user's model in the form in which this task's methods can use it; the model itself here."""
+        return model
+
     @abstractmethod
     def accepts(self, method: Any) -> str | None:
         """None if the method (a class or an object) meets this task's contract, else what it lacks."""
 
     @abstractmethod
-    def evaluate(self, method: Any, split: Split, alpha: Fraction) -> Outcome:
+    def evaluate(self, method: Any, split: Any, alpha: Fraction) -> Outcome:
         """Fit and calibrate the method on the split, predict the test rows, measure.
 
         A method whose ``fit`` takes ``X_calib`` gets training and calibration rows apart; one
         with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
         on both together.
         """
+
+    def with_model(self, model: Any) -> Self:
+        """The task for a question with that model (None: the task's own); most splits do not depend on it."""
+        return self
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """What the user should know of how the table is used, a line each."""
+        return ()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from assay.core.errors import DataError, TaskError
 from assay.data.columns import kind_of, spelling_advice
 from assay.data.table import Table
-from assay.tasks import get_task
+from assay.tasks import Task, get_task
 
 #: whole numbers with at most this many distinct values are taken as classes
 MAX_NUMBER_CLASSES = 20
@@ -17,11 +19,17 @@ MAX_NUMBER_CLASSES = 20
 MIN_ROWS_PER_LABEL = 2
 
 
-def choose_task(table: Table, requested: str = "auto", alpha: Fraction | None = None) -> tuple[str, str]:
+def choose_task(
+    table: Table,
+    requested: str = "auto",
+    alpha: Fraction | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[str, str]:
     """(name of the task, one sentence that says why).
 
-    Text, categories and true/false are classes; so are whole numbers with at most
-    ``MAX_NUMBER_CLASSES`` distinct values, and numbers with two. Other numbers ask for intervals.
+    A column of times asks for forecasts, several targets for regions. Of a single target, text,
+    categories and true/false are classes; so are whole numbers with at most ``MAX_NUMBER_CLASSES``
+    distinct values, and numbers with two. Other numbers ask for intervals.
     With ``alpha`` the table is also checked for that task.
 
     Raises
@@ -29,18 +37,36 @@ def choose_task(table: Table, requested: str = "auto", alpha: Fraction | None = 
     DataError
         The target is constant.
     TaskError
-        The target is dates, or text that differs in nearly every row; or ``requested`` is no task.
+        The target is dates, or text that differs in nearly every row; or ``requested`` is no task, does
+        not know the options, or has no use for the roles of the table's columns.
     """
-    if requested == "auto":
-        name, reason = _decide(table)
-    else:
-        name, reason = get_task(requested).name, "asked for"
+    name, reason = _decide(table) if requested == "auto" else (requested, "asked for")
+    task = get_task(name, **(options or {}))
+    check_roles(task, table)
     if alpha is not None:
-        get_task(name).check(table, alpha)
+        task.check(table, alpha)
     return name, f"{name}: {reason}"
 
 
+def check_roles(task: Task, table: Table) -> None:
+    """Raise TaskError where the table has more targets than the task takes, or a time it does not need."""
+    if len(table.targets) > 1 and not task.several_targets:
+        raise TaskError(
+            f"the task {task.name!r} takes one target; {len(table.targets)} are given: {table.target}. "
+            "--task region takes several"
+        )
+    if table.time is not None and not task.over_time:
+        raise TaskError(
+            f"the task {task.name!r} splits the rows at random and has no use for the time column "
+            f"{table.time!r}; leave the role out, or ask for --task online"
+        )
+
+
 def _decide(table: Table) -> tuple[str, str]:
+    if table.time is not None:
+        return "online", f"{table.time} orders the rows in time"
+    if len(table.targets) > 1:
+        return "region", f"{len(table.targets)} targets"
     y, target, n = table.y, table.target, len(table)
     kind = kind_of(y)
     distinct = int(y.nunique())

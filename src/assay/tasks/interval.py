@@ -6,15 +6,14 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, to_numpy
-from assay.core.errors import DataError, MethodError, TaskError
-from assay.data.columns import kind_of
+from assay.core.errors import MethodError
 from assay.data.table import Table
 from assay.tasks import measures, running
 from assay.tasks.base import Metric, Outcome, Split, Task
+from assay.tasks.numeric import check_contains, check_numbers, check_sizes
 from assay.tasks.splitting import check_row_count, make_split, random_parts
 
 _MAX_EXAMPLES = 150
@@ -71,21 +70,8 @@ class IntervalTask(Task):
 
     def check(self, table: Table, alpha: Fraction) -> None:
         """Refuse targets that are not numbers, infinite or constant, and tables too small for alpha."""
-        y, kind, n = table.y, kind_of(table.y), len(table)
-        if kind != "number":
-            raise TaskError(_no_numbers(y, table.target, kind))
-        values = y.to_numpy(dtype=np.float64)
-        infinite = np.isinf(values)
-        if infinite.any():
-            raise DataError(
-                f"the target {table.target!r} is infinite in {int(infinite.sum())} of {n} rows, first at row "
-                f"{int(infinite.argmax())}; leave those rows out"
-            )
-        if values.min() == values.max():
-            raise DataError(
-                f"the target {table.target!r} is constant: {values[0]:g} in all {n} rows; nothing to predict"
-            )
-        check_row_count(n, alpha)
+        check_numbers(table.y, table.target, "an interval", "sets of labels need none: --task label-set")
+        check_row_count(len(table), alpha)
 
     def split(self, table: Table, seed: int) -> Split:
         """Half of the rows train, a quarter calibrates, a quarter tests."""
@@ -121,7 +107,8 @@ class IntervalTask(Task):
         width = measures.interval_widths(interval)
         if callable(getattr(method, "predict_region", None)):
             region, _, _ = running.predict(method, "predict_region", split, alpha)
-            covered, width = check_region(region, y)
+            covered = check_contains(region, y)
+            width = check_sizes(region.volume(), len(y), "volume()")
         groups = measures.width_groups(interval, width=width)
         slab = measures.worst_slab(split.X_test, covered, seed=split.seed)
         metrics = {
@@ -157,18 +144,6 @@ class IntervalTask(Task):
         return Outcome(metrics, detail, notices)
 
 
-def _no_numbers(y: pd.Series[Any], target: str, kind: str) -> str:
-    shown = ", ".join(repr(str(value)) for value in y.drop_duplicates().head(3))
-    what = {"bool": "true or false", "date": "dates"}.get(kind, "text")
-    line = f"the target {target!r} is {what} ({shown}); an interval needs numbers"
-    if kind == "date":
-        return line
-    bare = y.astype(object).map(str).str.replace(r"[$€£%,\s]", "", regex=True)
-    if kind != "bool" and pd.to_numeric(bare, errors="coerce").notna().all():
-        return f"{line}: take currency signs and thousands separators out"
-    return f"{line}; sets of labels need none: --task label-set"
-
-
 def check_intervals(raw: Any, n: int) -> FloatArray:
     """(n, 2) float64 ends without NaN, or a MethodError with numbers."""
     array = to_numpy(raw)
@@ -187,25 +162,6 @@ def check_intervals(raw: Any, n: int) -> FloatArray:
             f"predict_interval gave NaN in {int(bad.sum())} of {n} rows, first at row {int(bad.argmax())}"
         )
     return interval
-
-
-def check_region(region: Any, y: FloatArray) -> tuple[measures.BoolArray, FloatArray]:
-    """(n,) which targets the sets contain and (n,) how long they are, or a MethodError with numbers."""
-    covered, width = to_numpy(region.contains(y)), to_numpy(region.volume())
-    if covered.shape != y.shape or covered.dtype != bool or width.shape != y.shape:
-        raise MethodError(
-            f"predict_region gave contains() of shape {covered.shape} ({covered.dtype}) and volume() of "
-            f"shape {width.shape} for {len(y)} rows; ({len(y)},) true or false and ({len(y)},) numbers are "
-            "expected"
-        )
-    width = width.astype(np.float64)
-    bad = ~(width >= 0)
-    if bad.any():
-        raise MethodError(
-            f"volume() of predict_region is negative or NaN in {int(bad.sum())} of {len(y)} rows, first at "
-            f"row {int(bad.argmax())}"
-        )
-    return covered, width
 
 
 def _finite(value: float) -> float | None:

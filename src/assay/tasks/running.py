@@ -6,12 +6,14 @@ import inspect
 from collections.abc import Callable
 from fractions import Fraction
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from assay.core.errors import MethodError
 from assay.tasks.base import Split
+
+_T = TypeVar("_T")
 
 
 def takes(function: Any, name: str) -> bool:
@@ -54,6 +56,13 @@ def fit(method: Any, split: Split) -> float:
         X = np.concatenate([split.X_train, split.X_calib])
         method.fit(X, np.concatenate([split.y_train, split.y_calib]))
     return perf_counter() - start
+
+
+def timed(call: Callable[..., _T], *arguments: Any) -> tuple[_T, float]:
+    """What a call returns, and the seconds it took."""
+    start = perf_counter()
+    answer = call(*arguments)
+    return answer, perf_counter() - start
 
 
 def has_alpha(method: Any) -> bool:

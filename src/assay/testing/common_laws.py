@@ -38,7 +38,10 @@ def score_relation(
     relation = np.empty((len(y), len(y)), dtype=bool)
     for a in range(len(y)):
         method = contract.calibrated(
-            subject, np.repeat(X[a : a + 1], copies, axis=0), np.repeat(y[a], copies), alpha
+            subject,
+            np.repeat(X[a : a + 1], copies, axis=0),
+            np.repeat(y[a : a + 1], copies, axis=0),
+            alpha,
         )
         relation[a] = contract.covers(method, X, y)
     return relation

@@ -320,7 +320,7 @@ def users_network_stays(contract: Contract, subject: Subject) -> None:
     except ImportError:
         raise NotApplicable("torch is not installed") from None
     _, y = contract.rows(N_CALIB, seed=1)
-    outputs = 1 if y.dtype.kind == "f" else len(np.unique(y))
+    outputs = len(np.unique(y)) if y.dtype.kind != "f" else 1 if y.ndim == 1 else y.shape[1]
     with torch.random.fork_rng():
         layers = [
             torch.nn.Linear(3, 8),

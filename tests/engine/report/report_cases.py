@@ -1,14 +1,24 @@
 """Comparisons of every kind that the report must draw."""
 
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 # the made-up results are shared with the tests one folder up
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tasks"))
 
+import numpy as np
 from made_up import FAKES, Fake, info, interval_results, label_set_results, result
+from region_toys import Boxes, BoxMethod, EllipseMethod
+from series_toys import Constant, Gradient, hourly, many
+from sklearn.linear_model import LinearRegression
 
+import assay
+from assay.data.read import as_table
+from assay.engine.bench import plain
 from assay.engine.comparison import Comparison
+from assay.tasks.region import RegionTask
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&{}"
 
@@ -63,7 +73,51 @@ def _labels(classes):
     )
 
 
+class _Unbounded(BoxMethod):
+    """Every tenth region is the whole space; what it cannot do is draw them."""
+
+    class region(Boxes):  # noqa: N801
+        take = bounding_box = None
+
+        def __init__(self, centre, half):
+            super().__init__(centre, half.copy())
+            self.half[::10] = np.inf
+
+
+def _regions(q, targets=None, seeds=range(3)):
+    methods = {"bonferroni-box": BoxMethod, "ellipse": EllipseMethod, "unbounded": _Unbounded}
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(480, 3))
+    Y = (X @ rng.normal(size=(3, q)) + rng.normal(size=(480, q))) * np.resize([0.1, 4e5], q)
+    targets = targets or [f"y{i}" for i in range(q)]
+    task, results = RegionTask(), []
+    for seed in seeds:
+        split = task.split(as_table((X, Y)), seed)
+        for name, method in methods.items():
+            outcome = task.evaluate(method(LinearRegression()), split, Fraction(1, 10))
+            metrics = {**outcome.metrics, "fit_seconds": 0.1, "predict_seconds": 0.02, "peak_memory": 3.0}
+            results.append(result(name, seed, metrics, **plain(outcome.detail)))
+    about = info(list(methods), seeds=seeds, task="region", target=", ".join(targets), targets=tuple(targets))
+    return Comparison(about, results)
+
+
+def _online():
+    methods = [("ogd", Gradient()), ("fixed", Constant(0.5)), ("endless", Constant(float("inf")))]
+    return assay.compare(hourly(1100), "load", time="when", methods=methods, in_process=True)
+
+
+def _online_many():
+    frame = many((200, 200, 150)).rename(columns={"name": MARKUP, "value": f"price {MARKUP}"})
+    frame[MARKUP] = MARKUP + frame[MARKUP]
+    roles = {"time": "step", "group": MARKUP, "horizon": 2, "seeds": [1, 4]}
+    return assay.compare(
+        frame, f"price {MARKUP}", methods=[(MARKUP, Gradient(horizon=2))], in_process=True, **roles
+    )
+
+
 CASES = {
+    "online": _online,
+    "online-many": _online_many,
     "interval": lambda: Comparison(
         info([{**fake.spec, "name": fake.name} for fake in FAKES]), interval_results()
     ),
@@ -80,4 +134,7 @@ CASES = {
     "nothing": lambda: Comparison(info(["split", "cqr"]), []),
     "many": _many,
     "hostile": _hostile,
+    "regions": lambda: _regions(2, ["lat", "price"]),
+    "regions-of-three": lambda: _regions(3),
+    "hostile-regions": lambda: _regions(2, [MARKUP, f"{MARKUP}, {MARKUP}"]),
 }

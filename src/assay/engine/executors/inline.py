@@ -13,7 +13,14 @@ class InlineExecutor:
     """Runs each trial where the caller is; a crash or an endless loop takes the caller with it."""
 
     def __init__(self, question: Question) -> None:
-        self._bench = Bench(question.table, question.task, question.alpha, question.model, isolated=False)
+        self._bench = Bench(
+            question.table,
+            question.task,
+            question.alpha,
+            question.model,
+            isolated=False,
+            options=question.options,
+        )
 
     def __enter__(self) -> Self:
         return self

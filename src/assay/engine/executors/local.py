@@ -318,6 +318,7 @@ def _pack(question: Question) -> bytes:
         methods.append((method.name, _dump(method, f"method {method.name!r}")))
     contents = {
         "task": question.task,
+        "options": dict(question.options),
         "alpha": question.alpha,
         "model": _dump(question.model, "the model"),
         "methods": methods,

@@ -258,6 +258,10 @@ GROUPS = {
         "By width of the interval",
         "Test rows in five groups by the width they were given, narrowest first.",
     ),
+    "by_volume": (
+        "By volume of the region",
+        "Test rows in five groups by the volume they were given, smallest first.",
+    ),
     "by_class": ("By class", "Test rows by their true class."),
     "by_size": ("By size of the set", "Test rows by the number of labels in their set."),
 }
@@ -312,7 +316,7 @@ def _pool(summary: Summary, method: str, key: str) -> dict[str, tuple[float, flo
     for result in summary.ok(method).values():
         for place, group in enumerate(result.detail.get(key) or ()):
             label = str(group["label"])
-            if key == "by_width":
+            if key in ("by_width", "by_volume"):
                 # quintiles correspond by place, whatever their limits on this seed
                 label = str(place + 1)
             if group["coverage"] is not None and group["n"]:

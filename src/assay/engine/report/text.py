@@ -15,7 +15,9 @@ from assay.engine.wording import NONE, duration, estimate_text, mean, number, pl
 #: task -> (what a method gives, superlative of a small one, comparative)
 _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
+    "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "online": ("prediction intervals", "narrowest", "narrower", "wider"),
 }
 
 _OUR_WARNING = re.compile(r"^(Assay|InfiniteSet)Warning: ")
@@ -37,6 +39,21 @@ def nouns(task: str) -> tuple[str, str, str, str]:
     return _NOUNS.get(task, ("answers", "smallest", "smaller", "larger"))
 
 
+def over_time(task: object) -> bool:
+    """Whether the seeds of the task are stretches of time."""
+    return bool(getattr(task, "over_time", False))
+
+
+def expected_words(task: object) -> str:
+    """What the expected range of coverage is."""
+    if over_time(task):
+        return (
+            "95 % of the stretches of a method whose misses come alone and by chance, alpha of the time, lie "
+            "in that range; misses of real series come together, so good methods may lie outside."
+        )
+    return "95 % of the single splits of an exactly valid split-conformal method lie in that range."
+
+
 def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
@@ -45,12 +62,16 @@ def question(info: RunInfo) -> str:
     if len(info.methods) == 1:
         return (
             f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
-            f"and do they cover {target:g} % of new rows?"
+            f"and do they cover {target:g} % of {_to_come(info)}?"
         )
     return (
         f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
-        f"{info.dataset} ({rows}) that still cover {target:g} % of new rows?"
+        f"{info.dataset} ({rows}) that still cover {target:g} % of {_to_come(info)}?"
     )
+
+
+def _to_come(info: RunInfo) -> str:
+    return "the steps to come" if info.task == "online" else "new rows"
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
@@ -212,6 +233,35 @@ def _empty_sets(summary: Summary) -> list[str]:
     return [text]
 
 
+def _infinite_regions(summary: Summary) -> list[str]:
+    """How many regions have no end, where the size in the table does not show it."""
+    size = summary.task.size_metric
+    listed = [
+        f"{m.name} {100 * m.estimates['share_infinite'].mean:.1f} %"
+        for m in summary.methods
+        if "share_infinite" in m.estimates
+        and m.estimates["share_infinite"].mean > 0
+        and math.isfinite(m.estimates[size].mean)
+    ]
+    what = nouns(summary.info.task)[0]
+    return [f"Infinite {what}, not seen in the {summary.label(size)}: {', '.join(listed)}."] if listed else []
+
+
+def _unit_of_volume(summary: Summary) -> list[str]:
+    """What a volume of 1 is, in the targets' own units."""
+    for found in summary.methods:
+        for trial in summary.ok(found.name).values():
+            if sds := trial.detail.get("target_sd"):
+                pairs = zip(summary.info.targets, sds, strict=True)
+                listed = [f"{target} {number(sd)}" for target, sd in list(pairs)[:4]]
+                more = f" × {len(sds) - 4} more" if len(sds) > 4 else ""
+                return [
+                    "Volumes are in units of the product of the targets' standard deviations on the training "
+                    f"rows: 1 is {' × '.join(listed)}{more} on seed {trial.seed}."
+                ]
+    return []
+
+
 def table_notes(summary: Summary, choice: Choice) -> list[str]:
     """What must be said under the short table, a sentence each."""
     notes = []
@@ -246,7 +296,7 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
     if undefined:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
-    notes += _empty_sets(summary)
+    notes += [*_empty_sets(summary), *_infinite_regions(summary), *_unit_of_volume(summary)]
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
