@@ -14,6 +14,7 @@ FILES = (
     "cp2.py",
     "kernel_weighted.py",
     "online.py",
+    "fleet.py",
 )
 
 

@@ -65,9 +65,7 @@ def test_intervals_are_those_of_single_streams(score, horizon):
     same_state(by_step, sparse)
 
 
-_TRACKERS = {
-    card.id: card.defaults["tracker"] for card in all_cards().values() if "tracker" in card.defaults
-}
+_TRACKERS = {card.id: card.defaults["tracker"] for card in all_cards().values() if "tracker" in card.defaults}
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
