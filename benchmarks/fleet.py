@@ -1,4 +1,4 @@
-"""A fleet of 100,000 series: updates a second, size of the state, restart, and `assay monitor` on lines of CSV.
+"""A fleet of 100,000 series: updates a second, size of the state, restart; `assay monitor` on lines of CSV.
 
     python benchmarks/fleet.py --json fleet.json
 
@@ -165,7 +165,7 @@ def main() -> int:
         shutil.rmtree(folder)
     for name, value in found.items():
         if isinstance(value, dict):
-            text = ", ".join(f"{number / 1e6:.2f} million a second ({kind})" for kind, number in value.items())
+            text = ", ".join(f"{count / 1e6:.2f} million a second ({kind})" for kind, count in value.items())
         else:
             text = f"{value:.2f}"
         print(f"{name}: {text}")

@@ -22,10 +22,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--tracker",
-    default="eci",
-    show_default=True,
     metavar="ID",
-    help="An online tracker of `assay methods --task online`, or your own as package.module:Class.",
+    help="A tracker of `assay methods --task online`, or your own as package.module:Class.  "
+    "[default: the first of a paper]",
 )
 @click.option(
     "--alpha", default="0.1", show_default=True, metavar="SHARE", help="The share that may be missed."
@@ -126,7 +125,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def monitor(
     source: str,
     state: Path,
-    tracker: str,
+    tracker: str | None,
     alpha: str,
     lr: str | None,
     settings: dict[str, object],

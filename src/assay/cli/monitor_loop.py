@@ -22,7 +22,7 @@ from assay.cli import text
 from assay.cli.monitor_out import COLUMNS, OutFile, Stdout, as_csv, as_json
 from assay.conformal.fleet import ISSUED, STATUS, Drift, Fleet, FleetStep
 from assay.conformal.fleet_store import DurableFleet
-from assay.core.cards import get_card, import_object
+from assay.core.cards import Card, all_cards, get_card, import_object
 from assay.core.errors import DataError, MethodError
 from assay.data.stream import open_stream
 from assay.data.stream_rows import BadRow, Rows
@@ -41,7 +41,7 @@ class Question:
 
     source: Path | None
     state: Path
-    tracker: str
+    tracker: str | None
     settings: Mapping[str, object]
     fleet: Mapping[str, Any]
     batch: int
@@ -57,16 +57,19 @@ class Question:
     quiet: bool
 
 
-def build_tracker(name: str, settings: Mapping[str, object]) -> Any:
-    """The tracker of an online method's card, or of ``package.module:Class``, with settings of its own."""
-    if ":" in name:
+def build_tracker(name: str | None, settings: Mapping[str, object]) -> Any:
+    """The tracker of a card, or of ``package.module:Class``, with settings of its own.
+
+    None: that of the first paper's card that has one.
+    """
+    if name is not None and ":" in name:
         made, given = import_object(name), dict(settings)
     else:
-        card = get_card(name)
+        card = _first_paper() if name is None else get_card(name)
         spec = card.defaults.get("tracker")
         if card.task != "online" or not isinstance(spec, Mapping):
             raise MethodError(f"{name} is no tracker of a stream; `assay methods --task online` lists them")
-        made = import_object(spec["class"])
+        name, made = card.id, import_object(spec["class"])
         given = {**{key: value for key, value in spec.items() if key != "class"}, **settings}
     try:
         return made(**given)
@@ -74,6 +77,10 @@ def build_tracker(name: str, settings: Mapping[str, object]) -> Any:
         raise MethodError(
             f"{name} does not take {', '.join(settings) or 'these parameters'}: {error}"
         ) from None
+
+
+def _first_paper() -> Card:
+    return next(c for c in all_cards().values() if c.role == "paper" and "tracker" in c.defaults)
 
 
 def watch(question: Question) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from assay.conformal.drift_alarm import DriftAlarm
 from assay.conformal.fleet_keys import NEVER, SeriesIds, id_list, repeats_a_series, rounds, time_keys
 from assay.conformal.fleet_states import Ints, SeriesStates
-from assay.conformal.online import OnlineConformalRegressor
+from assay.conformal.two_sides import interval_ends, side_count, side_scores, side_tracker
 from assay.core.checks import FloatArray, as_vector
 from assay.core.errors import DataError
 
@@ -84,9 +84,13 @@ class Fleet:
     ----------
     tracker : OnlineTracker
         Cloned; for example ``ErrorQuantifiedTracker(lr=0.1)``.
-    score, alpha, horizon
-        As in :class:`OnlineConformalRegressor`. With horizon h the interval of a row does not use the
-        h - 1 outcomes before it, whether they have come or not.
+    score : "signed" or "absolute", default "signed"
+        Two one-sided trackers at alpha / 2 each, or one at alpha on the absolute residual.
+    alpha : level in (0, 1), optional
+        Miscoverage of the intervals; the tracker's alpha if not given.
+    horizon : int, optional
+        h, where forecasts are made h steps ahead; the tracker's if not given. The interval of a row does
+        not use the h - 1 outcomes before it, whether they have come or not.
     alarm_level : level in (0, 1) or None, default 0.001
         Level of false alarms of drifted coverage; what is promised under which null hypothesis, and what
         ``alarm_scope`` ("series" or "fleet") and ``alarm_side`` ("above" or "both") do, is written at
@@ -123,10 +127,8 @@ class Fleet:
         alarm_side: str = "above",
         alarm_after: int = 100,
     ) -> None:
-        stream = OnlineConformalRegressor(tracker, score=score, alpha=alpha, horizon=horizon).start()
-        self._stream = stream
-        self._sides = 2 if score == "signed" else 1
-        own = stream.tracker_
+        self._sides = side_count(score)
+        own = side_tracker(tracker, self._sides, alpha, horizon).start(self._sides)
         self.alpha = float(own.alpha) * self._sides
         self.horizon = int(own.horizon)
         self.alarm = DriftAlarm(
@@ -356,8 +358,8 @@ class Fleet:
             kept = columns["waiting_rows"][series[at], slot]
             batch.forecast[rows[at]] = kept[:, 0]
         forecast, actual = batch.forecast[rows], batch.actual[rows]
-        scores = self._stream._scores(actual[:, None], forecast[:, None]).reshape(len(rows), self._sides, 1)
-        ends = self._ends(forecast, self._states.run(series, scores)[:, :, 0])
+        scores = side_scores(actual[:, None], forecast[:, None], self._sides)
+        ends = self._ends(forecast, self._states.run(series, scores.reshape(-1, self._sides, 1))[:, :, 0])
         if any_waits:
             ends[at] = kept[:, 1:]
         missed = (actual < ends[:, 0]) | (actual > ends[:, 1])
@@ -404,7 +406,7 @@ class Fleet:
         return out
 
     def _ends(self, centre: FloatArray, thresholds: FloatArray) -> FloatArray:
-        return self._stream._intervals(centre[:, None], thresholds.reshape(-1, 1))[:, 0]
+        return interval_ends(centre[:, None], thresholds.reshape(-1, 1), self._sides)[:, 0]
 
     def _discover(self, batch: _Batch, series: Ints, usable: Ints) -> None:
         """Alarms over the whole fleet, at the end of a batch."""
