@@ -14,7 +14,7 @@ from assay.conformal.label_calibrators import LabelCalibrator
 from assay.conformal.label_scores import LabelScore, LACScore
 from assay.conformal.set_base import MAX_MEMORY, BoolArray, Codes, FloatArray, SetClassifier
 from assay.core.errors import DataError, MethodError
-from assay.core.levels import parse_levels
+from assay.core.levels import parse_levels, warn_infinite
 from assay.core.probabilities import Probabilities
 from assay.core.seeds import row_uniforms, unordered_row_keys
 
@@ -138,6 +138,7 @@ class AverageCalibrator:
         if self.k is not None:
             return math.ceil(self.k * len(self.true) - _GUARD)
         if level == 0:
+            warn_infinite(len(self.true), level, stacklevel=5)
             return len(self.every)
         least = float(1 - level) * len(self.true) - _GUARD
         low, high = 0, len(self.every)  # all labels cover every row
