@@ -478,7 +478,8 @@ def _tidy_frame(
         listed = _listing([name for name, copied in copies if copied == target])
         notes.append(f"an exact copy of the target {target!r} is among the features: {listed}; a leak?")
     notes += [
-        f"{name} and the target {target!r} tell the same under other names; a leak? --drop {name} leaves it out"
+        f"{name} and the target {target!r} tell the same under other names; a leak? "
+        f"--drop {name} leaves it out"
         for name, target in renamed
     ]
     if len(kept) == len(targets):

@@ -106,7 +106,7 @@ def by_group(
 
     NaN for all metrics where fewer than two groups have ``MIN_GROUP_ROWS`` rows.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for name in np.unique(groups):
         mine = groups == name
         found.append(

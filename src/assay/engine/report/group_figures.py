@@ -63,10 +63,10 @@ def by_row_group(summary: Summary, choice: Choice) -> Figure | None:
     some = f" Drawn: the {MAX_GROUPS} largest of {len(labels)} groups." if len(labels) > MAX_GROUPS else ""
     caption = (
         f"Each method by group of {summary.info.group}: coverage on the left, with the level asked for "
-        "dashed, and mean set size on the right; mean over seeds, line from the lowest to the highest seed. Read the "
-        "two together: a method can cover all groups alike and give one of them larger sets, or give all "
-        "groups sets of one size and cover them unequally. Orange: covered below the level on every seed."
-        f"{some}"
+        "dashed, and mean set size on the right; mean over seeds, line from the lowest to the highest seed. "
+        "Read the two together: a method can cover all groups alike and give one of them larger sets, or "
+        "give all groups sets of one size and cover them unequally. Orange: covered below the level on "
+        f"every seed.{some}"
     )
     listed = labels[:MAX_TABLE_GROUPS]
     rows = tuple((label, *(_text(groups.get(label)) for groups in pooled.values())) for label in listed)

@@ -122,6 +122,10 @@ def verdict(summary: Summary, choice: Choice) -> str:
             ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
             text += f" (95 % interval of the difference {ends})"
     text += "."
+    gaps = [(summary.label(name), found.estimates[name], decimals) for name, decimals in group_gaps(summary)]
+    if gaps and all(of.seeds for _, of, _ in gaps):
+        listed = " and ".join(f"a {label} of {mean(of, decimals)}" for label, of, decimals in gaps)
+        text += f" Between the groups of {summary.info.group} it has {listed}."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
     ]
