@@ -123,6 +123,8 @@ class LabelSetTask(Task):
     def default_model(self) -> Any:
         """Gradient-boosted trees: as good as many more on digits and Adult, 0.3 s a fit on one core.
 
+        Without the penalty their probabilities go to 0 and 1 where classes are rare (16 classes of Adult's
+        education: log loss 3.6 to 6.8 instead of 1.7).
         None for bare probabilities.
         """
         if self.bare:
@@ -130,7 +132,7 @@ class LabelSetTask(Task):
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         return HistGradientBoostingClassifier(
-            max_iter=30, learning_rate=0.2, max_leaf_nodes=15, early_stopping=False
+            max_iter=30, learning_rate=0.2, max_leaf_nodes=15, l2_regularization=1.0, early_stopping=False
         )
 
     def accepts(self, method: Any) -> str | None:

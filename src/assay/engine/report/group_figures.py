@@ -113,8 +113,8 @@ def _panel(
     names = {label: shorten(label, 12) for label in groups}
     left = min(84.0, max(text_width(text, FONT) for text in names.values()) + 8)
     middle = left + (PANEL_WIDTH - left) / 2
-    x = Scale(*coverage, left + 6, middle - 12)
-    z = Scale(*sizes, middle + 12, PANEL_WIDTH - 8)
+    x = Scale(*coverage, left + 6, middle - 16)
+    z = Scale(*sizes, middle + 16, PANEL_WIDTH - 8)
     base = _TOP + _ROW_HEIGHT * len(groups)
     css = {"best": "t-best", "low": "t-low"}.get(kind, "strong")
     parts = [

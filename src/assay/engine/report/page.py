@@ -149,9 +149,10 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
-        heads.append((_capital(summary.label(worst)), "[95 %]"))
+        label, _, last = _capital(summary.label(worst)).rpartition(" ")
+        heads.append((label, f"{last} [95 %]"))
     gaps = group_gaps(summary)
-    heads += [(_capital(summary.label(metric)), "between groups [95 %]") for metric, _ in gaps]
+    heads += [(_capital(summary.label(metric)), "of groups [95 %]") for metric, _ in gaps]
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(
         f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
