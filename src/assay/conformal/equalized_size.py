@@ -138,8 +138,8 @@ class EqualizedSetSize(GroupSetClassifier):
         if not 0 <= self.shrinkage <= 1:
             raise MethodError(f"shrinkage must lie in [0, 1], got {self.shrinkage!r}")
         named = isinstance(self.reference, str)
-        if self.reference not in ("calibration", "split") if named else len(self.reference) != 2:
-            shown = repr(self.reference) if named else f"{len(self.reference)} things"
+        if self.reference not in ("calibration", "split") if named else not _is_pair(self.reference):
+            shown = repr(self.reference) if named else f"a {type(self.reference).__name__}"
             raise MethodError(
                 f"reference must be 'calibration', 'split' or a pair (X, groups) of further rows, got {shown}"
             )
@@ -206,6 +206,10 @@ class EqualizedSetSize(GroupSetClassifier):
         events, groups = np.concatenate(found), np.concatenate(of)
         order = np.argsort(events, kind="stable")
         return events[order], groups[order]
+
+
+def _is_pair(reference: Any) -> bool:
+    return isinstance(reference, (tuple, list)) and len(reference) == 2
 
 
 @dataclass(frozen=True, eq=False)

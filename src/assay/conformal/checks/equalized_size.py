@@ -27,25 +27,28 @@ _ALPHA = 0.1
 _TRAIN, _CALIB = 1500, 2400
 _FAIR_ROWS = 6366
 _TEXT_TRAIN, _TEXT_CALIB, _TEXT_ROWS = 2500, 4000, 13083
+#: test rows to those that a method learns from: it trains on some and calibrates on others
+_FAIR_RATIO = (_FAIR_ROWS - _TRAIN - _CALIB) / (_TRAIN + _CALIB)
+_TEXT_RATIO = (_TEXT_ROWS - _TEXT_TRAIN - _TEXT_CALIB) / (_TEXT_TRAIN + _TEXT_CALIB)
 #: words up to which a text is short, and up to which it is of middle length
 _LENGTHS = (8, 14)
 
 Measured = Mapping[str, Mapping[str, float]]
 
 
-@draws_own_splits((_FAIR_ROWS - _TRAIN - _CALIB) / _TRAIN)
+@draws_own_splits(_FAIR_RATIO)
 def education_by_religiousness(seed: int) -> Measured:
     """``educ`` (6 classes) of the survey, groups by ``religious`` (4)."""
     return _fair(seed, "educ", "religious")
 
 
-@draws_own_splits((_FAIR_ROWS - _TRAIN - _CALIB) / _TRAIN)
+@draws_own_splits(_FAIR_RATIO)
 def marriage_by_occupation(seed: int) -> Measured:
     """``rate_marriage`` (5 classes), groups by ``occupation`` (6)."""
     return _fair(seed, "rate_marriage", "occupation")
 
 
-@draws_own_splits((_FAIR_ROWS - _TRAIN - _CALIB) / _TRAIN)
+@draws_own_splits(_FAIR_RATIO)
 def occupation_by_religiousness(seed: int) -> Measured:
     """``occupation`` (6 classes), groups by ``religious`` (4)."""
     return _fair(seed, "occupation", "religious")
@@ -71,7 +74,7 @@ def _fair(seed: int, target: str, group: str) -> Measured:
     return _measured(proba, y, frame[group].to_numpy().astype(str), model.classes_, parts[1], parts[2])
 
 
-@draws_own_splits((_TEXT_ROWS - _TEXT_TRAIN - _TEXT_CALIB) / _TEXT_TRAIN)
+@draws_own_splits(_TEXT_RATIO)
 def intents_by_length(seed: int) -> Measured:
     """77 intents of messages to a bank, groups by length (up to 8 words, up to 14, longer).
 
