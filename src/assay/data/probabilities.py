@@ -69,9 +69,10 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; give an NPZ file with {_FORM}")
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if isinstance(stored, np.ndarray):
-                raise DataError(f"{path} holds a single array; give an NPZ file with {_FORM}")
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise DataError(f"{path} holds a single array; give an NPZ file with {_FORM}")
+        with loaded as stored:
             names = set(stored.files)
             if missing := [key for key in ("proba", "y") if key not in names]:
                 listed = ", ".join(sorted(names)[:8]) or "nothing"
