@@ -113,7 +113,7 @@ def test_arguments_without_a_meaning(arguments, message):
 
 
 def test_too_few_rows_and_bad_rows():
-    p, y, g = probabilities(17)
+    p, y, _ = probabilities(17)
     with pytest.raises(
         TaskError, match=r"17 rows .* gives 8 rows each; 9 are needed, at least 18 rows in all"
     ):

@@ -130,12 +130,13 @@ def _measured(
             proba[calib], y[calib], classes=classes, groups=None if marginal else groups[calib]
         )
         sets = method.predict_set_proba(proba[test], groups=None if marginal else groups[test])
-        report = set_fairness_report(sets, y[test], groups[test], classes=classes)
+        report = set_fairness_report(sets, y[test], groups[test], classes=classes.tolist())
+        over_all, gap = report.loc[ALL].to_dict(), report.loc[GAP].to_dict()
         values = {
-            "coverage": report.loc[ALL, "coverage"],
-            "mean_size": report.loc[ALL, "mean_size"],
-            "coverage_gap": report.loc[GAP, "coverage"],
-            "size_gap": report.loc[GAP, "mean_size"],
+            "coverage": over_all["coverage"],
+            "mean_size": over_all["mean_size"],
+            "coverage_gap": gap["coverage"],
+            "size_gap": gap["mean_size"],
         }
         for metric, value in values.items():
             out.setdefault(metric, {})[name] = float(value)
