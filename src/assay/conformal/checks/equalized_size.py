@@ -91,7 +91,7 @@ def intents_by_length(seed: int) -> Measured:
         raise MissingDependency(f"this check reads intent-text/{paths[0].name} in the folder of ASSAY_DATA")
     frame = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
     y = frame["category"].to_numpy(dtype=str)
-    length = np.searchsorted(_LENGTHS, frame["text"].str.split().str.len().to_numpy())
+    length = np.searchsorted(_LENGTHS, [len(text.split()) for text in frame["text"]])
     order = np.random.default_rng(derive_seed(seed, "intents")).permutation(len(y))
     train, calib, test = np.split(order, [_TEXT_TRAIN, _TEXT_TRAIN + _TEXT_CALIB])
     model = make_pipeline(
