@@ -58,7 +58,7 @@ def test_probabilities_need_no_model(grouped):
 def test_the_answer_shows_both_gaps_and_judges_no_fairness(grouped, tmp_path):
     head, *_ = grouped.rows()
     assert [name for name in head if name.endswith("gap")] == ["coverage gap", "size gap"]
-    assert "Between the groups of group it has a coverage gap of" in grouped.verdict()
+    assert "Between the groups it has a coverage gap of" in grouped.verdict()
     page = grouped.to_html(tmp_path / "r.html").read_text()
     for text in (str(grouped), page):
         assert "Neither is enough alone" in text

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.engine.choice import Choice
-from assay.engine.report.charts import FONT, PANEL_WIDTH
+from assay.engine.report.charts import FONT, PANEL_WIDTH, spaced
 from assay.engine.report.figures import MAX_GROUPS, MAX_TABLE_GROUPS, Figure, Numbers, finished, kind_of
 from assay.engine.report.svg import Chart, Scale, line, marker, padded, text_width, words
-from assay.engine.report.text import esc
+from assay.engine.report.text import esc, groups_of
 from assay.engine.stats import Summary
 from assay.engine.wording import NONE, number, plural, share, shorten
 
@@ -48,7 +48,9 @@ def by_row_group(summary: Summary, choice: Choice) -> Figure | None:
     drawn = labels[:MAX_GROUPS]
     every = [groups[label] for groups in pooled.values() for label in drawn if label in groups]
     coverage = _coverage_range(every, summary.target)
-    sizes = padded([0.0, *(v for g in every for v in (g.size.low, g.size.high))], 0.03)
+    spread = [v for g in every for v in (g.size.low, g.size.high)]
+    # no narrower than a fifth of the largest size: a small difference is to look small
+    low, high = padded(spread, 0.06, 0.2 * max(spread))
     panels = tuple(
         _panel(
             name,
@@ -56,13 +58,13 @@ def by_row_group(summary: Summary, choice: Choice) -> Figure | None:
             kind_of(choice, name),
             summary.target,
             coverage,
-            (0.0, sizes[1]),
+            (max(low, 0.0), high),
         )
         for name, groups in pooled.items()
     )
     some = f" Drawn: the {MAX_GROUPS} largest of {len(labels)} groups." if len(labels) > MAX_GROUPS else ""
     caption = (
-        f"Each method by group of {summary.info.group}: coverage on the left, with the level asked for "
+        f"Each method in {groups_of(summary.info)}: coverage on the left, with the level asked for "
         "dashed, and mean set size on the right; mean over seeds, line from the lowest to the highest seed. "
         "Read the two together: a method can cover all groups alike and give one of them larger sets, or "
         "give all groups sets of one size and cover them unequally. Orange: covered below the level on "
@@ -98,8 +100,9 @@ def _spread(seen: Sequence[tuple[float, int]]) -> _Spread:
 
 def _coverage_range(groups: Sequence[_Group], target: float) -> tuple[float, float]:
     # a seed with few rows in a group reaches far down; it may leave the frame
-    lowest = min([*(max(g.coverage.low, g.coverage.mean - 0.15) for g in groups), target - 0.05])
-    return max(0.0, math.floor(lowest * 20) / 20), 1.0
+    lowest = min([*(max(g.coverage.low, g.coverage.mean - 0.15) for g in groups), target - 0.04])
+    highest = max([*(g.coverage.high for g in groups), target + 0.04])
+    return max(0.0, math.floor(lowest * 50) / 50), min(1.0, math.ceil(highest * 50) / 50)
 
 
 def _panel(
@@ -123,10 +126,10 @@ def _panel(
         words(z.start, _TOP - 10, "mean size", "tick"),
     ]
     for scale in (x, z):
-        for value, label in scale.labels(2):
+        for at, label in spaced(scale, 2):
             parts += [
-                line(scale(value), _TOP - 4, scale(value), base, "grid"),
-                words(scale(value), base + 15, label, "tick", "middle"),
+                line(at, _TOP - 4, at, base, "grid"),
+                words(at, base + 15, label, "tick", "middle"),
             ]
     parts.append(line(x(target), _TOP - 4, x(target), base, "nominal"))
     for i, (label, group) in enumerate(groups.items()):

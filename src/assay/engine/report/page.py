@@ -140,7 +140,8 @@ def _facts(summary: Summary, choice: Choice) -> str:
 def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
-    worst = _worst_metric(summary)
+    gaps = group_gaps(summary)
+    worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
     heads = [
         ("Method", ""),
         ("Coverage", "[95 %]"),
@@ -149,9 +150,7 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
-        label, _, last = _capital(summary.label(worst)).rpartition(" ")
-        heads.append((label, f"{last} [95 %]"))
-    gaps = group_gaps(summary)
+        heads.append((_capital(summary.label(worst)), "[95 %]"))
     heads += [(_capital(summary.label(metric)), "of groups [95 %]") for metric, _ in gaps]
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(

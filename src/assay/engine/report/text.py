@@ -125,7 +125,7 @@ def verdict(summary: Summary, choice: Choice) -> str:
     gaps = [(summary.label(name), found.estimates[name], decimals) for name, decimals in group_gaps(summary)]
     if gaps and all(of.seeds for _, of, _ in gaps):
         listed = " and ".join(f"a {label} of {mean(of, decimals)}" for label, of, decimals in gaps)
-        text += f" Between the groups of {summary.info.group} it has {listed}."
+        text += f" Between {groups_of(summary.info)} it has {listed}."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
     ]
@@ -203,6 +203,11 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
     return rows
 
 
+def groups_of(info: RunInfo) -> str:
+    """The groups of rows in words; of bare probabilities the column has no name of the user's."""
+    return "the groups" if info.options.get("proba") else f"the groups of {info.group}"
+
+
 def group_gaps(summary: Summary) -> tuple[tuple[str, int | None], ...]:
     """The gaps between groups of rows and their decimals; of coverage and of size, or none."""
     known = {metric.name for metric in summary.metrics if metric.of_groups}
@@ -215,7 +220,7 @@ def _of_groups(summary: Summary) -> list[str]:
     if not group_gaps(summary):
         return []
     return [
-        f"Gaps are between the groups of {summary.info.group} (largest minus smallest). Neither is enough "
+        f"Gaps are between {groups_of(summary.info)} (largest minus smallest). Neither is enough "
         "alone: where groups differ in difficulty, sets that cover all groups alike differ in size, and sets "
         "of one size cover the groups unequally. Even an exact method shows some gap on few test rows."
     ]
