@@ -15,6 +15,7 @@ FILES = (
     "flow_regions.py",
     "kernel_weighted.py",
     "online.py",
+    "fleet.py",
 )
 
 
