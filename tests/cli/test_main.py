@@ -40,7 +40,7 @@ def test_light_commands_import_nothing_heavy(line):
     ("line", "message"),
     [
         ("comparre", "No such command 'comparre'; did you mean compare?"),
-        ("compare", "Missing argument 'FILE'"),
+        ("compare", "give one FILE: a table, or class probabilities"),
         ("compare a.csv --sedes 3", "No such option"),
         ("compare a.csv --seeds 0", "--seeds"),
         ("compare a.csv --memory lots", "'lots' is not a size"),

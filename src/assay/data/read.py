@@ -15,6 +15,7 @@ from assay.core.errors import DataError
 from assay.data.columns import (
     fingerprint,
     is_constant,
+    is_renamed,
     is_row_number,
     kind_of,
     same_values,
@@ -63,7 +64,8 @@ def as_table(
     time : str, optional
         The column (numbers or dates) that orders the rows of a series.
     group : str, optional
-        The column that names the series of each row; without ``time`` a group of rows, and a feature.
+        The column that names the series of each row; without ``time`` a group of rows, and a feature
+        unless it is also among the columns to ``drop``.
 
     Returns
     -------
@@ -294,27 +296,33 @@ def build(
         )
     for column in drop:
         _find(column, columns, where, "column to drop")
-    frame = frame.drop(columns=drop)
+    hidden = group in drop and time is None
+    frame = frame.drop(columns=[column for column in drop if not (hidden and column == group)])
     targets = find_targets(target, columns)
     if not targets:
         raise DataError(f"{where}which column is the target? Name one of: {_listing(list(frame.columns))}")
     _check_roles(targets, time, group, drop, list(frame.columns), where)
     if frame.empty or not len(frame):
         raise DataError(f"{where}the table has no rows")
-    if frame.shape[1] == len(targets):
+    if frame.shape[1] - hidden == len(targets):
         only = f"{targets[0]!r} is the only column" if len(targets) == 1 else "every column is a target"
         raise DataError(f"{where}{only}; at least one feature column is needed")
     frame = _with_outcomes(frame.reset_index(drop=True), targets, time, notes, where)
     tidied = _tidy_frame(frame, targets, time, group, notes, where)
+    if hidden and tidied.shape[1] == len(targets) + 1:
+        raise DataError(
+            f"{where}no usable feature column is left beside the group {group!r}, which is dropped"
+        )
     return Table(
         name=name,
         frame=tidied,
         targets=targets,
-        fingerprint=fingerprint(tidied, targets, time, group),
+        fingerprint=fingerprint(tidied, targets, time, group, group_is_feature=not hidden),
         source=source,
         notes=tuple(dict.fromkeys(notes)),
         time=time,
         group=group,
+        group_is_feature=not hidden,
     )
 
 
@@ -332,7 +340,7 @@ def _check_roles(
     named += [(column, role) for column, role in ((time, "time"), (group, "group")) if column is not None]
     for column, role in named:
         shown = f"the target {column!r}" if role == "target" else f"the {role} column {column!r}"
-        if column in drop:
+        if column in drop and not (role == "group" and time is None):
             raise DataError(f"{where}{shown} is among the columns to drop")
         _find(column, columns, where, f"{role} column")
         if column in roles:
@@ -405,6 +413,7 @@ def _tidy_frame(
     kept: dict[str, pd.Series[Any]] = {}
     empty, constant, counters, names_of_rows, wide = [], [], [], [], []
     copies: list[tuple[str, str]] = []
+    renamed: list[tuple[str, str]] = []
     wide_text: list[str] = []
     infinite: list[str] = []
     outcomes = {target: tidy(frame[target], target)[0] for target in targets}
@@ -442,6 +451,11 @@ def _tidy_frame(
             kept[name] = column
         if name in kept:
             copies += [(name, target) for target, y in outcomes.items() if same_values(column, y)]
+            renamed += [
+                (name, target)
+                for target, y in outcomes.items()
+                if (name, target) not in copies and is_renamed(column, y)
+            ]
     for left_out, why in (
         (empty, "no value in any row"),
         (constant, "the same value in every row"),
@@ -463,6 +477,11 @@ def _tidy_frame(
     for target in dict.fromkeys(target for _, target in copies):
         listed = _listing([name for name, copied in copies if copied == target])
         notes.append(f"an exact copy of the target {target!r} is among the features: {listed}; a leak?")
+    notes += [
+        f"{name} and the target {target!r} tell the same under other names; a leak? "
+        f"--drop {name} leaves it out"
+        for name, target in renamed
+    ]
     if len(kept) == len(targets):
         beside = ", ".join(map(repr, targets))
         raise DataError(f"{where}no usable feature column beside {beside}: {'; '.join(notes)}")

@@ -161,7 +161,7 @@ def rule(summary: Summary) -> str:
         test = f"one-sided t-test at the 5 % level over {J} seeds"
         if every:
             widest = max(every, key=lambda rows: rows.ratio)
-            factor = f"1/{J} + {widest.test}/{widest.train} = {1 / J + widest.ratio:.3f}"
+            factor = f"1/{J} + {widest.test}/{widest.train or widest.calib} = {1 / J + widest.ratio:.3f}"
             less = " (less where a method trains on more rows)" if len(every) > 1 else ""
             tested = _tested(widest, J)
             floor = _binomial_error(summary.target, tested)
