@@ -236,6 +236,23 @@ def test_automatic_rate_needs_no_unit():
         same(make(name).run(1000 * scores) / 1000, make(name).run(scores))
 
 
+@pytest.mark.parametrize("numba", [pytest.param(True, marks=needs_numba), False])
+def test_automatic_rate_outlives_infinite_thresholds_and_huge_scores(numba, request):
+    """A PID correction that saturates early gives infinite thresholds for a while."""
+    if not numba:
+        request.getfixturevalue("without_numba")
+    scores = np.abs(np.random.default_rng(0).normal(size=800))
+    q = PIDTracker(0.1, "auto", saturation=0.3).run(scores)
+    assert np.isposinf(q[:50]).any()
+    assert not np.isnan(q).any()
+    assert 0.05 < (scores[400:] > q[400:]).mean() < 0.15
+    scores[20] = 1e200
+    tracker = make("ogd-auto")
+    q = tracker.run(scores)
+    assert np.isfinite(q).all()
+    assert np.ptp(tracker.get_state()["rate_weights"]) > 0.01
+
+
 @pytest.mark.usefixtures("without_numba")
 def test_numpy_path_follows_a_fleet():
     tracker = make("eci").start(4)
