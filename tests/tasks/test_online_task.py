@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from series_toys import Constant, Gradient, hourly, many
 
+import assay
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.read import as_table
 from assay.tasks import get_task, measures
@@ -255,6 +256,15 @@ def test_what_a_method_lacks():
     assert task.accepts(Half) == "Half has no run(y, forecasts), and no update(y)"
     assert task.accepts(Gradient) is None
     assert task.accepts(Constant()) is None
+
+
+def test_rows_in_order_without_a_column_of_times_are_a_series():
+    frame = hourly(300)[["load"]]
+    frame.loc[40:42, "load"] = np.nan
+    found = assay.compare(frame, "load", task="online", methods=[Gradient], seeds=1, in_process=True)
+    assert not found.failed
+    assert "3 of 300 rows: the target 'load' is missing there; the series keeps them" in found.info.notes
+    assert any(note.startswith("300 steps: ") for note in found.info.notes)
 
 
 def test_a_shift_is_marked_where_errors_double():

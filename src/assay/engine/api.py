@@ -125,7 +125,8 @@ def compare(
     chosen_seeds = _seeds(seeds)
     limits = _limits(workers, timeout, memory_limit, in_process)
     with _importable_from_here(methods, model):
-        table = as_table(data, target, name=name, drop=drop, time=time, group=group)
+        series = task == "online"
+        table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         options |= {"forecast": forecast} if forecast is not None else {}
         task_name, why = choose_task(table, task, options=options)
