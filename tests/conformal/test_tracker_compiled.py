@@ -42,9 +42,9 @@ def test_without_numba_trackers_run():
 @pytest.mark.skipif(not has_numba(), reason="needs: pip install 'assay[fast]'")
 def test_compiled_code_is_read_from_disk(tmp_path):
     code = (
-        "from assay.conformal.ogd import OnlineGradientTracker, _Numbers\n"
+        "from assay.conformal.eci import ErrorQuantifiedTracker, _Numbers\n"
         "from assay.conformal import tracker_compiled as tc, tracker_steps as ts\n"
-        "OnlineGradientTracker().run([1.0, 2.0])\n"
+        "ErrorQuantifiedTracker().run([1.0, 2.0])\n"
         "stats = tc.compiled(ts.build_driver, _Numbers).stats\n"
         "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))"
     )

@@ -253,6 +253,17 @@ def test_automatic_rate_outlives_infinite_thresholds_and_huge_scores(numba, requ
     assert np.ptp(tracker.get_state()["rate_weights"]) > 0.01
 
 
+@needs_numba
+def test_the_short_loop_of_gradient_descent_gives_the_bits_of_the_long_one(scores):
+    short = OnlineGradientTracker(0.1, 0.3)
+    long = OnlineGradientTracker(0.1, 0.3).start(3)
+    expected = np.empty_like(scores)
+    tracker_steps.StepTracker._drive(long, long.state_, 0, 0.3, scores, expected)
+    np.testing.assert_array_equal(short.run(scores), expected)
+    for name, array in long.get_state().items():
+        np.testing.assert_array_equal(short.get_state()[name], array)
+
+
 @pytest.mark.usefixtures("without_numba")
 def test_numpy_path_follows_a_fleet():
     tracker = make("eci").start(4)
