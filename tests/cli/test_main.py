@@ -11,7 +11,17 @@ _HEAVY = ("numpy", "pandas", "scipy", "sklearn", "rich", "torch", "pyarrow", "sq
 
 
 @pytest.mark.parametrize(
-    "line", ["--help", "--version", "compare --help", "verify --help", "methods", "methods split", "datasets"]
+    "line",
+    [
+        "--help",
+        "--version",
+        "compare --help",
+        "verify --help",
+        "monitor --help",
+        "methods",
+        "methods split",
+        "datasets",
+    ],
 )
 def test_light_commands_import_nothing_heavy(line):
     code = (

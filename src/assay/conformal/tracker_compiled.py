@@ -88,8 +88,8 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: Hashable) -
     """
     numba: Any = importlib.import_module("numba")
     _extend_numba()
-    for function in _TWINS:
-        _offer_twin(function)
+    for function in tuple(_TWINS):  # of every tracker imported by now
+        _extend_with(function)
     driver = build(_digest(_STEPS.get(parameters, build)))  # type: ignore[call-overload]
     options = {"error_model": "numpy", "nogil": True}
     try:
@@ -100,7 +100,7 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: Hashable) -
 
 @cache
 def _extend_numba() -> None:
-    """Tell Numba of :func:`advance`."""
+    """Tell Numba how it finds the step of a tracker."""
     overload: Any = importlib.import_module("numba.extending").overload
     options = {"error_model": "numpy"}
 
@@ -115,8 +115,8 @@ def _extend_numba() -> None:
 
 
 @cache
-def _offer_twin(function: Callable[..., Any]) -> None:
-    """Tell Numba of the twin of a function, which may come with a tracker that is imported late."""
+def _extend_with(function: Callable[..., Any]) -> None:
+    """Tell Numba of a function with a twin."""
     overload: Any = importlib.import_module("numba.extending").overload
     overload(function, jit_options={"error_model": "numpy"})(_always(_TWINS[function]))
 
