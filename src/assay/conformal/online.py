@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from assay.conformal.tracker_base import OnlineTracker
 from assay.conformal.two_sides import interval_ends, side_count, side_scores, side_tracker

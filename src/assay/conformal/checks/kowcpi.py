@@ -123,7 +123,7 @@ def _judge(method: ResidualIntervals, residuals: FloatArray, n: int) -> tuple[fl
 
 
 @lru_cache(maxsize=2)
-def _residuals(series: str, seed: int, data: Folder) -> tuple[FloatArray, int]:
+def _residuals(series: str, seed: int, data: Folder = None) -> tuple[FloatArray, int]:
     """Out-of-bag residuals followed by those of the test rows, and how many are out of bag."""
     X, y = _electric_rows(data) if series == "electric" else _solar_rows(data)
     n = round(_TRAIN * len(y))
