@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from assay.conformal.tracker_base import OnlineTracker
 from assay.conformal.two_sides import interval_ends, side_count, side_scores, side_tracker
@@ -15,6 +15,9 @@ from assay.core.checks import FloatArray, to_float, to_numpy
 from assay.core.errors import DataError
 
 State = dict[str, NDArray[Any]]
+
+#: long enough that trackers take the code that they have for long runs
+_LONG_RUN = 100
 
 
 class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
@@ -171,6 +174,10 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
         self.single_ = len(forecast) == 1 and getattr(self, "single_", True)
         self.forecast_ = forecast.astype(np.float64)
         return self
+
+    def warm_up(self) -> None:
+        """Compile, or read from disk, what a run needs, so that none of it is counted as time of a step."""
+        clone(self).run(np.zeros(_LONG_RUN), np.zeros(_LONG_RUN))
 
     # --- inside ------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ def as_table(
     *,
     time: str | None = None,
     group: str | None = None,
+    series: bool = False,
 ) -> Table:
     """A validated table from a file, a frame, arrays or a built-in name.
 
@@ -66,6 +67,8 @@ def as_table(
     group : str, optional
         The column that names the series of each row; without ``time`` a group of rows, and a feature
         unless it is also among the columns to ``drop``.
+    series : bool
+        The rows are a series in their order, though no column says when: treated as with ``time``.
 
     Returns
     -------
@@ -95,10 +98,11 @@ def as_table(
             drop=drop,
             time=time,
             group=group,
+            series=series,
         )
     frame, found_targets, found_name, source, notes = _load(data, target)
     if isinstance(frame, Table):
-        return as_table(frame, target, name, drop, time=time, group=group)
+        return as_table(frame, target, name, drop, time=time, group=group, series=series)
     return build(
         frame,
         found_targets if isinstance(data, tuple) or target is None else target,
@@ -108,6 +112,7 @@ def as_table(
         drop=drop,
         time=time,
         group=group,
+        series=series,
     )
 
 
@@ -277,6 +282,7 @@ def build(
     drop: Sequence[str] = (),
     time: str | None = None,
     group: str | None = None,
+    series: bool = False,
 ) -> Table:
     """A Table from a frame: columns checked and tidied, rows without a target left out."""
     notes = list(notes)
@@ -304,12 +310,15 @@ def build(
     _check_roles(targets, time, group, drop, list(frame.columns), where)
     if frame.empty or not len(frame):
         raise DataError(f"{where}the table has no rows")
-    if frame.shape[1] - hidden == len(targets):
+    series = series or time is not None
+    if frame.shape[1] - hidden == len(targets) and not series:
         only = f"{targets[0]!r} is the only column" if len(targets) == 1 else "every column is a target"
-        raise DataError(f"{where}{only}; at least one feature column is needed")
-    frame = _with_outcomes(frame.reset_index(drop=True), targets, time, notes, where)
-    tidied = _tidy_frame(frame, targets, time, group, notes, where)
-    if hidden and tidied.shape[1] == len(targets) + 1:
+        raise DataError(
+            f"{where}{only}; at least one feature column is needed (none for a series in order: task online)"
+        )
+    frame = _with_outcomes(frame.reset_index(drop=True), targets, series, notes, where)
+    tidied = _tidy_frame(frame, targets, time, group, series, notes, where)
+    if hidden and tidied.shape[1] == len(targets) + 1 and not series:
         raise DataError(
             f"{where}no usable feature column is left beside the group {group!r}, which is dropped"
         )
@@ -350,7 +359,7 @@ def _check_roles(
 
 
 def _with_outcomes(
-    frame: pd.DataFrame, targets: Sequence[str], time: str | None, notes: list[str], where: str
+    frame: pd.DataFrame, targets: Sequence[str], series: bool, notes: list[str], where: str
 ) -> pd.DataFrame:
     """The rows in which no target is missing; all rows of a series, in which that is information."""
     missing = frame[list(targets)].isna()
@@ -364,7 +373,7 @@ def _with_outcomes(
         f"{target!r} {int(missing[target].sum()):,}" for target in targets if missing[target].any()
     )
     what = f"the target {targets[0]!r} is" if len(targets) == 1 else f"a target is ({counts})"
-    if time is not None:
+    if series:
         notes.append(
             f"{int(gone.sum()):,} of {len(frame):,} rows: {what} missing there; the series keeps them"
         )
@@ -406,6 +415,7 @@ def _tidy_frame(
     targets: Sequence[str],
     time: str | None,
     group: str | None,
+    series: bool,
     notes: list[str],
     where: str,
 ) -> pd.DataFrame:
@@ -482,11 +492,11 @@ def _tidy_frame(
         f"--drop {name} leaves it out"
         for name, target in renamed
     ]
-    if len(kept) == len(targets):
+    if len(kept) == len(targets) and not series:
         beside = ", ".join(map(repr, targets))
         raise DataError(f"{where}no usable feature column beside {beside}: {'; '.join(notes)}")
     out = pd.DataFrame(kept)
-    if out.shape[1] <= _DUPLICATES_MAX_COLUMNS:
+    if out.shape[1] <= _DUPLICATES_MAX_COLUMNS and not series:
         duplicates = int(out.duplicated().sum())
         if duplicates:
             notes.append(

@@ -143,7 +143,8 @@ def compare(
             else:
                 task_name, why = choose_task(table, task, options=options)
         else:
-            table = as_table(data, target, name=name, drop=drop, time=time, group=group)
+            series = task == "online"
+            table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
             task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
         _check_model(model, the_task)

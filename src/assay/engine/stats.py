@@ -65,12 +65,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one split; ``disjoint``: no two splits test the same row."""
+    """Rows of one split; ``disjoint``: no two splits test the same row.
+
+    Over time ``test`` is the number of steps, and ``targets`` that of what was judged in all series.
+    """
 
     train: int
     calib: int
     test: int
     disjoint: bool = False
+    targets: int = 0
 
     @property
     def ratio(self) -> float:
@@ -327,6 +331,7 @@ def _rows(trials: Iterable[TrialResult]) -> Rows | None:
                 int(detail.get("n_calib", 0)),
                 int(detail["n_test"]),
                 bool(detail.get("disjoint", False)),
+                int(detail.get("n_targets", detail["n_test"])),
             )
     return None
 
