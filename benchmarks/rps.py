@@ -1,8 +1,9 @@
 """RPS: certificates in closed form beside loops over classes that follow the published formulas.
 
-100 members vote on 10,000 rows of 100 classes; 1,000 calibration rows in 40 parts; training radii 0 to 8 and
-every calibration radius. The loops move one vote at a time for each class (vectorised over the rows, and with the
-largest class found by argmax where the published code sorts), take each part's threshold, and count.
+100 members vote on 10,000 rows of 100 classes; 1,000 calibration rows in 40 parts; training radii 0 to 8
+and every calibration radius. The loops move one vote at a time for each class (vectorised over the rows,
+and with the largest class found by argmax where the published code sorts), take each part's threshold, and
+count.
 
     .bench-env/bin/python benchmarks/rps.py
 """
@@ -34,13 +35,14 @@ def closed(data):
     votes, calib_votes, labels, codes = data
     score = VoteScore(MEMBERS, votes.shape[1])
     sizes = np.bincount(codes, minlength=PARTS)
-    ranks = np.array([len_ + 1 - conformity_rank(int(len_), ALPHA, "published") for len_ in sizes])
+    ranks = np.array([n + 1 - conformity_rank(int(n), ALPHA, "published") for n in sizes])
     parts = CalibrationParts(codes, sizes, ranks)
     rule = MajorityRule.make("binomial", sizes.tolist(), ALPHA, "published", poisoned=True)
     thresholds = vote_thresholds(score, calib_votes, labels, parts, RADIUS)
     found = certificate_of_votes(score, votes, thresholds, rule)
     short = RADIUS + 1 - len(found.coverage)
-    return tuple(np.pad(part, ((0, short), (0, 0)), constant_values=-1) for part in (found.coverage, found.size))
+    longer = ((0, short), (0, 0))
+    return tuple(np.pad(part, longer, constant_values=-1) for part in (found.coverage, found.size))
 
 
 def step(votes, y, side):

@@ -1,4 +1,4 @@
-"""The classifier of many: parts by content, members that nobody else's rows can reach, classes that are missing."""
+"""The classifier of many: parts by content, members that only their rows can reach, classes that are missing."""
 
 import warnings
 
@@ -78,7 +78,8 @@ def test_tables_of_anything():
         {"a": [1, 2.5, np.nan, 1], "b": ["x", "y", None, "x"], "c": pd.to_datetime(["2020"] * 4)}
     )
     keys = content_keys(frame, 0)
-    assert keys[0] == keys[3] and len(set(keys)) == 3
+    assert keys[0] == keys[3]
+    assert len(set(keys)) == 3
     np.testing.assert_array_equal(keys[::-1], content_keys(frame[::-1], 0))
     # text that runs together is not the same text
     apart = content_keys(np.array([["ab", "c"], ["a", "bc"]], dtype=object), 0)
@@ -125,7 +126,9 @@ def test_members_have_seeds_of_their_own_and_the_estimator_is_left_alone():
     estimator = SGDClassifier()
     model = fitted(estimator=estimator)
     seeds = {member.model.random_state for member in model.members_}
-    assert len(seeds) == 10 and estimator.random_state is None and not hasattr(estimator, "coef_")
+    assert len(seeds) == 10
+    assert estimator.random_state is None
+    assert not hasattr(estimator, "coef_")
     assert {m.model.random_state for m in fitted(estimator=SGDClassifier(random_state=4)).members_} == {4}
     np.testing.assert_array_equal(
         clone(model).fit(X[TRAIN], Y[TRAIN]).predict_votes(X[TEST]), model.predict_votes(X[TEST])

@@ -45,7 +45,7 @@ def test_a_class_without_votes_against_a_class_with_all(radius):
 
 
 def _reachable(votes, members, radius):
-    """Every vote vector after at most ``radius`` members say something else, or nothing, or begin to speak."""
+    """Every vote vector after at most ``radius`` members say something else or nothing, or begin to speak."""
     seen = {tuple(votes)}
     for _ in range(radius):
         for state in list(seen):

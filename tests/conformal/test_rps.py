@@ -60,7 +60,7 @@ def _poisonings(x, y, rows):
     """Every single change: each of some rows taken away or relabelled, and rows added."""
     for row in rows:
         yield np.delete(x, row, axis=0), np.delete(y, row)
-        for label in LABELS[LABELS != y[row]]:
+        for label in LABELS[y[row] != LABELS]:
             changed = y.copy()
             changed[row] = label
             yield x, changed
@@ -209,17 +209,18 @@ def test_coverage_on_digits(majority):
 
 def test_certificates_nest():
     found = digits().certify(X[TEST])
-    assert (np.diff(found.coverage, axis=0) <= 0).all() and (np.diff(found.size, axis=0) <= 0).all()
-    assert (np.diff(found.largest_train, axis=0) >= 0).all() and (
-        np.diff(found.largest_calib, axis=0) >= 0
-    ).all()
+    assert (np.diff(found.coverage, axis=0) <= 0).all()
+    assert (np.diff(found.size, axis=0) <= 0).all()
+    assert (np.diff(found.largest_train, axis=0) >= 0).all()
+    assert (np.diff(found.largest_calib, axis=0) >= 0).all()
     sizes = digits().predict_set(X[TEST]).sum(axis=1)
     np.testing.assert_array_equal(found.largest_train[0], sizes)
     np.testing.assert_array_equal(found.largest_calib[0], sizes)
     assert found.reliable(0, 0).all()
     assert not found.reliable(99, 0).any()
     grid = found.grid([0, 1, 2], [0, 1, 2])
-    assert (np.diff(grid, axis=0) <= 0).all() and (np.diff(grid, axis=1) <= 0).all()
+    assert (np.diff(grid, axis=0) <= 0).all()
+    assert (np.diff(grid, axis=1) <= 0).all()
     np.testing.assert_array_equal(found.training.robust_radius >= 2, found.reliable(2, 0))
     np.testing.assert_array_equal(found.calibration.coverage_radius >= 1, found.reliable(0, 1, "coverage"))
 
@@ -260,7 +261,8 @@ def test_probabilities_alone_certify_calibration_rows():
         proba[CALIB] * 0.9 + 0.01, Y[CALIB]
     )
     found = method.certify_proba(proba[TEST])
-    assert found.coverage.shape == (1, 200) and found.calibration.robust_radius.max() >= 1
+    assert found.coverage.shape == (1, 200)
+    assert found.calibration.robust_radius.max() >= 1
     assert (found.training.robust_radius[method.predict_set_proba(proba[TEST]).any(axis=1)] == 0).all()
 
 

@@ -105,7 +105,20 @@ class PoisoningTask(LabelSetTask):
     name: ClassVar[str] = "poisoning"
     reference: ClassVar[str] = "plain-lac"
     size_metric: ClassVar[str] = "certified_size"
+    by_group: ClassVar[bool] = False
+    options: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = _metrics()
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def check(self, table: Table, alpha: Fraction) -> None:
+        """As for label sets; a group is a column like any other."""
+        super().check(replace(table, group=None), alpha)
+
+    def split(self, table: Table, seed: int) -> Split:
+        """That of label sets; a group is a column like any other."""
+        return super().split(replace(table, group=None), seed)
 
     def default_model(self) -> Any:
         """Logistic regression: trained on the few rows of a part, trees are worse and slower."""

@@ -173,7 +173,7 @@ def _broken(
 
 
 def _attacks(X: NDArray[np.float64], y: NDArray[Any], r: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Attempts that give r random rows another label, take them away, or add them again with another label."""
+    """Attempts that give r random rows another label, take them away, or add them with another label."""
     for attempt in range(_ATTEMPTS):
         rows = rng.choice(len(y), size=r, replace=False)
         labels = (y[rows] + rng.integers(1, _CLASSES, size=r)) % _CLASSES
