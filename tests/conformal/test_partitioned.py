@@ -1,4 +1,4 @@
-"""The classifier of many: parts by content, members that only their rows can reach, classes that are missing."""
+"""The classifier of many: parts by content, members that only their rows reach, missing classes."""
 
 import warnings
 

@@ -156,7 +156,9 @@ class ReliablePredictionSets(SetClassifier):
         self.columns_ = columns
         self.outputs_ = "votes"
 
-    def _calibrate(self, proba: Probabilities, y: NDArray[Any], classes: NDArray[Any], groups: Any) -> None:
+    def _calibrate(
+        self, proba: Probabilities, y: NDArray[Any], classes: NDArray[Any], groups: Any, further: Any = None
+    ) -> None:
         self._refuse_groups(groups)
         codes = known_labels(y, classes)
         seed = seed_of(self.random_state)

@@ -102,9 +102,9 @@ def attacked_calibration(seed: int) -> Measured:
     with _quiet():
         members = PartitionedClassifier(_model(), 20, random_state=seed).fit(*train)
         votes = members.predict_votes(X)
-        for name, options in {"rps": {}, "exact": {"majority": "exact", "rank": "tight"}}.items():
+        for name, majority, rank in (("rps", "binomial", "published"), ("exact", "exact", "tight")):
             method = ReliablePredictionSets(
-                members, n_calibration_partitions=10, random_state=seed, **options
+                members, n_calibration_partitions=10, majority=majority, rank=rank, random_state=seed
             ).calibrate(*calib)
             sets, found = method.predict_set_votes(votes), method.certify_votes(votes)
 
