@@ -221,3 +221,19 @@ def test_skipped_methods_are_named_with_their_reason_and_not_as_unfinished():
 def test_one_method_alone_is_asked_what_it_gives():
     only = _of("interval", {"coverage": 0.9, "mean_width": 1.0})
     assert repr(only).startswith("Which prediction intervals does mine give for price in housing (2,930 rows")
+
+
+def test_no_size_is_more_than_a_whole_smaller():
+    from assay.engine.report.text import relative
+
+    sizes = {"split": (1.0, 10.0, 1.2), "cqr": (0.9, 1.0, 1.1)}
+    results = [
+        result(name, seed, {"coverage": 0.9, "mean_width": size})
+        for name, values in sizes.items()
+        for seed, size in enumerate(values)
+    ]
+    comparison = Comparison(info(list(sizes), seeds=(0, 1, 2)), results)
+    gap = relative(comparison.statistics, "cqr", "mean_width")
+    assert gap.low == -100
+    assert gap.high > 0
+    assert -100 < gap.mean < 0

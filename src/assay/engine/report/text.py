@@ -81,7 +81,8 @@ def _to_come(info: RunInfo) -> str:
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
     """Paired difference to the reference in percent of the reference's mean on the same seeds.
 
-    Infinite where the difference is; None where there is no pair or the reference's mean is zero.
+    Infinite where the difference is; None where there is no pair or the reference's mean is zero. The
+    interval of numbers that are never negative ends at -100.
     """
     of = summary.method(method).differences.get(metric)
     if of is None or summary.reference is None or not of.seeds or math.isnan(of.mean):
@@ -95,6 +96,9 @@ def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
     scale = 100 / abs(whole)
     low = None if of.low is None else of.low * scale
     high = None if of.high is None else of.high * scale
+    both = (base, summary.ok(method))
+    if low is not None and all(ok[seed].metrics[metric] >= 0 for ok in both for seed in of.seeds):
+        low = max(low, -100.0)
     return Estimate(of.mean * scale, low, high, of.basis, of.seeds, of.undefined, of.infinite)
 
 
