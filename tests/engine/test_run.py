@@ -284,6 +284,14 @@ def test_a_method_with_a_model_of_its_own_says_so(monkeypatch):
         )
         assert (built.estimator is None) is says
         assert notices == (["fitted with its own model, not with RandomForestRegressor"] if says else [])
+    # copies of a model, one a target, go by its name
+    from sklearn.multioutput import MultiOutputRegressor
+
+    notices = []
+    spec = MethodSpec("m", "trivial_methods:Least", card="own")
+    copies = MultiOutputRegressor(RandomForestRegressor())
+    build_method(trivial_methods.Least, spec, copies, 0, Fraction(1, 10), notices)
+    assert notices == ["fitted with its own model, not with RandomForestRegressor"]
     # over time the model makes the forecasts, whatever is inside the method
     cards["own"] = replace(cards["own"], task="online")
     notices = []

@@ -229,7 +229,7 @@ def build_method(
     if card is None or _suits(card, seeded):
         offered["estimator"] = seeded
     elif card.task != "online":  # there the model forecasts, outside of all methods
-        notices.append(f"fitted with its own model, not with {type(seeded).__name__}")
+        notices.append(f"fitted with its own model, not with {_model_name(seeded)}")
     if inspect.isclass(target):
         taken = _parameters(target)
         arguments = {name: value for name, value in offered.items() if name in taken}
@@ -254,6 +254,13 @@ def _suits(card: Card, model: Any) -> bool:
 
         return isinstance(model, (Ridge, LinearRegression))
     return True
+
+
+def _model_name(model: Any) -> str:
+    """The class of the model; of copies of it for several targets, that of the copies."""
+    from sklearn.multioutput import MultiOutputRegressor
+
+    return type(model.estimator if isinstance(model, MultiOutputRegressor) else model).__name__
 
 
 def _parameters(cls: type) -> set[str]:
