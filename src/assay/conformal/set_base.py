@@ -90,6 +90,27 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The calibrator from (n,) true-label scores of rows with labels ``codes``."""
         return MarginalCalibrator(scores)
 
+    def _new_model(self) -> Any:
+        """An untrained copy of the model that ``fit`` trains."""
+        if self.estimator is not None and not hasattr(self.estimator, "fit"):
+            raise MethodError(
+                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
+                "fit. A torch module or a function that is already trained is used by calibrate"
+            )
+        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+
+    def _read(self, proba: Any, name: str = "proba", n_classes: int | None = None) -> Probabilities:
+        """The probabilities that the caller gave, in blocks."""
+        return Probabilities(proba, name, n_classes)
+
+    def _face(self, block: NDArray[Any]) -> NDArray[Any]:
+        """(n, K) of a block of rows: what a row's own random numbers are computed from."""
+        return block
+
+    def _best(self, block: NDArray[Any]) -> Codes:
+        """(n,) the label that each row of a block gets where ``allow_empty`` is false and its set empty."""
+        return np.argmax(block, axis=1)
+
     # ---- with a model
 
     def fit(self, X: Any, y: Any, X_calib: Any = None, y_calib: Any = None) -> Self:
@@ -128,12 +149,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
                 f"hold {len(classes)} class(es)"
             )
-        if self.estimator is not None and not hasattr(self.estimator, "fit"):
-            raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
-                "fit. A torch module or a function that is already trained is used by calibrate"
-            )
-        model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+        model = self._new_model()
         model.fit(X, y)
         self._calibrate_model(model, X_calib, y_calib, classes)
         return self
@@ -244,7 +260,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Probabilities that are NaN, negative or do not sum to one, missing labels, a label that
             is none of the classes, lengths that differ, or no rows.
         """
-        checked = Probabilities(proba)
+        checked = self._read(proba)
         y = check_labels(y, length=len(checked))
         parse_levels(self.alpha)
         if len(checked) == 0:
@@ -267,7 +283,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters as in ``predict_set``, with (n, K) probabilities in the order of ``classes_``.
         """
         check_is_fitted(self, "calibrator_")
-        return self._sets(Probabilities(proba, n_classes=len(self.classes_)), alpha, groups)
+        return self._sets(self._read(proba, n_classes=len(self.classes_)), alpha, groups)
 
     # ---- the way through
 
@@ -280,8 +296,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if keep is None:
                 calibrator = self._make_calibrator(scores, proba, codes, seed)
             else:
-                kept = Probabilities(proba.values[keep], proba.name)
-                calibrator = self._make_calibrator(scores[keep], kept, codes[keep], seed)
+                calibrator = self._make_calibrator(scores[keep], proba.take(keep), codes[keep], seed)
         else:
             calibrator = self._group_calibrator(scores, groups, keep)
         self.classes_ = classes
@@ -307,7 +322,8 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms from the probabilities of each row, whatever their order; None if not randomised."""
         if not (self.randomised and score.takes_u):
             return None
-        return row_uniforms(unordered_row_keys(np.rint(block * _GRID), seed, "label score"), 1)[:, 0]
+        face = np.rint(self._face(block) * _GRID)
+        return row_uniforms(unordered_row_keys(face, seed, "label score"), 1)[:, 0]
 
     def _true_label_scores(
         self, score: LabelScore, proba: Probabilities, codes: Codes, seed: int
@@ -321,8 +337,9 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms that divide calibration rows into parts, whatever the order of rows and classes."""
         keys = np.empty(len(proba), dtype=np.uint64)
         for rows, block in proba.blocks(self._block_bytes()):
-            own = block[np.arange(len(block)), codes[rows]][:, None]
-            keys[rows] = unordered_row_keys(block, seed, part) ^ row_keys(own, seed, part)
+            face = self._face(block)
+            own = face[np.arange(len(face)), codes[rows]][:, None]
+            keys[rows] = unordered_row_keys(face, seed, part) ^ row_keys(own, seed, part)
         # equal rows must not all fall into one part: each gets a number of its own by counting them
         order = np.lexsort((codes, keys))
         ranked = keys[order]
@@ -344,7 +361,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             score.mark(block, here, self._uniforms(score, block, self.seed_), view)
             if not self.allow_empty:
                 level, row = np.nonzero(~view.any(axis=2))
-                view[level, row, np.argmax(block, axis=1)[row]] = True
+                view[level, row, self._best(block)[row]] = True
         return out[0] if is_scalar else out
 
     def _thresholds(self, levels: tuple[Fraction, ...], n: int, groups: Any) -> FloatArray:
