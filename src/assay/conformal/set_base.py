@@ -109,7 +109,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _best(self, block: NDArray[Any]) -> Codes:
         """(n,) the label that each row of a block gets where ``allow_empty`` is false and its set empty."""
-        return np.argmax(block, axis=1)
+        return np.asarray(np.argmax(block, axis=1))
 
     # ---- with a model
 
@@ -199,11 +199,11 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = np.asarray(known)
             classes = known if classes is None else classes
         columns = known_labels(known, classes, "the model's classes_")
-        proba = Probabilities(_in_columns(raw, columns, len(classes)), "the model's probabilities")
+        proba = Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
         self._calibrate(proba, y, classes, groups)
         self.estimator_ = model
-        self.outputs_ = outputs
-        self.columns_ = columns
+        self.outputs_: Any = outputs
+        self.columns_: Any = columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """(n, K) probabilities of the underlying model, in the order of ``classes_``."""
@@ -211,7 +211,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if row_count(X) == 0:
             return np.empty((0, len(self.classes_)))
         raw, _ = predict_probabilities(self.estimator_, X, self.outputs_)
-        return _in_columns(raw, self.columns_, len(self.classes_))
+        return in_columns(raw, self.columns_, len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the most probable label of each row; ties to the lower class."""
@@ -394,7 +394,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.estimator_.n_features_in_)
 
 
-def _in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
+def in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
     """The model's columns at their places among all classes; classes it does not know get zero."""
     if raw.ndim != 2 or raw.shape[1] != len(columns):
         raise DataError(f"the model's output has shape {raw.shape}, but {len(columns)} classes are expected")
