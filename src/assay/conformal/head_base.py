@@ -123,7 +123,7 @@ def rules_of(scores: Any) -> tuple[LabelScore, ...]:
     """The label scores of an argument: one, or a list of them, by name or as objects."""
     given = scores if isinstance(scores, (list, tuple)) else [scores]
     if not given:
-        raise MethodError("scores is an empty list; give at least one label score, such as 'raps'")
+        raise MethodError("scores is an empty list; give at least one label score")
     return tuple(get_score(score) for score in given)
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from assay.conformal.head_base import HeadSetClassifier, rules_of, score_vectors, true_vectors
 from assay.conformal.heads import HeadScores, split_heads
 from assay.conformal.label_scores import LabelScore
-from assay.conformal.score_cells import Cells, Partition, RankTransform, fit_partition
+from assay.conformal.score_cells import Cells, Maker, Partition, RankTransform, Voronoi, get_maker
 from assay.conformal.set_base import MAX_MEMORY, BoolArray, Codes, FloatArray
 from assay.core.checks import to_numpy
 from assay.core.errors import AssayWarning, DataError, InfiniteSetWarning, MethodError
@@ -59,24 +59,19 @@ class MultiScoreConformal(HeadSetClassifier):
     cell_fraction : float, default 0.5
         Share of the calibration rows that form cells, drawn with ``random_state``. The half is the
         method's own. Below 200 such rows a warning says that cells are noisy.
-    partition : {"voronoi", "knn_ratio"}, default "voronoi"
+    partition : {"voronoi", "knn_ratio"} or object, default "voronoi"
         "knn_ratio" replaces the rank by the distance to the ``k``-th nearest true vector against
         that to the ``k``-th nearest false one. That variant is ours: it is smoother, for few rows.
-        It keeps all false vectors of the cell rows.
+        It keeps all false vectors of the cell rows. ``Voronoi(distance_cap=...)`` of
+        :mod:`assay.conformal.score_cells` bounds the outer cells.
     k : int, default 10
         Neighbours of "knn_ratio".
     rank_transform : bool or "auto", default "auto"
         Replace each coordinate by its rank among the values of all labels of the cell rows (which are
         kept), so that distances weigh scores of different kinds alike. "auto": where kinds are mixed,
         and for bare scores of several heads, whose scale nobody knows.
-    distance_cap : float, optional
-        With "voronoi": a vector further from its centre than this many times the largest distance
-        between a centre and the nearest other one belongs to no cell, and comes after all cells.
-        The outer cells are unbounded otherwise. Not part of the method as published.
     randomised : bool, default False
         Whether scores that take u get one: one number a row, shared by labels, heads and scores.
-    allow_empty : bool, default True
-        False adds the most probable label to sets that would be empty; coverage can only rise.
     calibration_size : float or int, default 0.5
         Part of the rows that ``fit`` sets aside for cells and calibration.
     max_memory : int, default 64 MiB
@@ -98,6 +93,9 @@ class MultiScoreConformal(HeadSetClassifier):
     the authors' code: the cells follow public descriptions of the method, the rest is marked as ours.
     """
 
+    #: sets may be empty
+    allow_empty = True
+
     def __init__(
         self,
         estimator: Any = None,
@@ -105,12 +103,10 @@ class MultiScoreConformal(HeadSetClassifier):
         scores: Any = "raps",
         alpha: Any = 0.1,
         cell_fraction: float = 0.5,
-        partition: str = "voronoi",
+        partition: Any = "voronoi",
         k: int = 10,
         rank_transform: bool | str = "auto",
-        distance_cap: float | None = None,
         randomised: bool = False,
-        allow_empty: bool = True,
         calibration_size: float | int = 0.5,
         max_memory: int = MAX_MEMORY,
         random_state: Any = None,
@@ -122,9 +118,7 @@ class MultiScoreConformal(HeadSetClassifier):
         self.partition = partition
         self.k = k
         self.rank_transform = rank_transform
-        self.distance_cap = distance_cap
         self.randomised = randomised
-        self.allow_empty = allow_empty
         self.calibration_size = calibration_size
         self.max_memory = max_memory
         self.random_state = random_state
@@ -199,11 +193,8 @@ class MultiScoreConformal(HeadSetClassifier):
         n_cells = int(cell_rows.sum())
         if n_cells == 0:
             raise DataError(f"cell_rows marks none of {len(codes)} rows; at least one must form a cell")
-        if not (isinstance(self.k, (int, np.integer)) and self.k >= 1):
-            raise MethodError(f"k must be an integer of at least 1, got {self.k!r}")
-        if self.distance_cap is not None and not self.distance_cap > 0:
-            raise MethodError(f"distance_cap must be positive or None, got {self.distance_cap!r}")
-        if n_cells < ENOUGH_FOR_CELLS and self.partition == "voronoi":
+        maker = get_maker(self.partition, self.k)
+        if n_cells < ENOUGH_FOR_CELLS and isinstance(maker, Voronoi):
             warnings.warn(
                 f"{n_cells} rows form the cells, and the purity of cells is noisy below {ENOUGH_FOR_CELLS}: "
                 "sets may be larger than those of a single score. More calibration rows or "
@@ -213,7 +204,7 @@ class MultiScoreConformal(HeadSetClassifier):
             )
         part, labels = proba.take(cell_rows), codes[cell_rows]
         transforms = self._transforms(proba.n_heads, bare)
-        return self._learn(rules, part, labels, seed, transforms), ~cell_rows
+        return self._learn(rules, maker, part, labels, seed, transforms), ~cell_rows
 
     def _draw_cell_rows(self, proba: Any, codes: Codes, seed: int) -> BoolArray:
         if not 0 < self.cell_fraction < 1:
@@ -227,7 +218,13 @@ class MultiScoreConformal(HeadSetClassifier):
         return cell_rows
 
     def _learn(
-        self, rules: tuple[LabelScore, ...], part: Any, codes: Codes, seed: int, transforms: bool
+        self,
+        rules: tuple[LabelScore, ...],
+        maker: Maker,
+        part: Any,
+        codes: Codes,
+        seed: int,
+        transforms: bool,
     ) -> CellScore:
         """The score whose cells are learnt from these rows."""
         raw = CellScore(rules, None, None)
@@ -252,8 +249,7 @@ class MultiScoreConformal(HeadSetClassifier):
             for rows, block in part.blocks(self._block_bytes()):
                 yield learnt.vectors(block, self._uniforms(learnt, block, seed)), codes[rows]
 
-        partition = fit_partition(self.partition, true, blocks, k=self.k, distance_cap=self.distance_cap)
-        return CellScore(rules, transform, partition)
+        return CellScore(rules, transform, maker.learn(true, blocks))
 
     def _transforms(self, n_heads: int, bare: bool) -> bool:
         """Whether coordinates are replaced by their ranks."""
@@ -270,10 +266,6 @@ class MultiScoreConformal(HeadSetClassifier):
             )
         super()._calibrate(proba, y, classes, None)
         self.calibrator_ = RankCalibrator(self.calibrator_.scores, len(proba))
-
-    def _best(self, block: NDArray[Any]) -> Codes:
-        score: CellScore = self.score_
-        return super()._best(block if score.rules else -block)
 
     # ---- what was learnt
 

@@ -20,6 +20,9 @@ from assay.core.errors import MethodError
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
+#: gives ((b, K, d) vectors of all labels, (b,) true labels) of consecutive rows; may be called again
+Blocks = Callable[[], Iterable[tuple[FloatArray, Codes]]]
+
 #: two centres are equally near where their distances agree to this share
 _TIE = 1e-12
 
@@ -168,29 +171,64 @@ class DensityRatio:
         return np.asarray(np.divide(t, total, out=np.full(len(total), 0.5), where=total > 0))
 
 
-def fit_partition(
-    kind: str,
-    true: FloatArray,
-    blocks: Callable[[], Iterable[tuple[FloatArray, Codes]]],
-    *,
-    k: int,
-    distance_cap: float | None,
-) -> Partition:
-    """The partition of a name, "voronoi" or "knn_ratio".
+class Maker(Protocol):
+    """Learns a partition from the vectors of some rows."""
+
+    def learn(self, true: FloatArray, blocks: Blocks) -> Partition:
+        """From (n, d) vectors of true labels, and of all labels of the same rows."""
+
+
+@dataclass(frozen=True)
+class Voronoi:
+    """Cells around true vectors; see :class:`Cells`.
 
     Parameters
     ----------
-    true : (n, d) vectors of the true labels
-    blocks : gives ((b, K, d) vectors of all labels, (b,) true labels) of consecutive rows
+    distance_cap : float, optional
+        A vector further from its centre than this many times the largest distance between a centre
+        and the nearest other one belongs to no cell, and comes after all cells. Outer cells are
+        unbounded otherwise: distant false labels are in them. Equal true vectors leave one cell, and
+        any cap confines it to its centre. Not part of the method as published.
     """
-    if kind == "voronoi":
+
+    distance_cap: float | None = None
+
+    def learn(self, true: FloatArray, blocks: Blocks) -> Cells:
+        """The cells of (n, d) vectors of true labels; ``blocks`` give those of all labels."""
+        if self.distance_cap is not None and not self.distance_cap > 0:
+            raise MethodError(f"distance_cap must be positive or None, got {self.distance_cap!r}")
         every = (vectors.reshape(-1, vectors.shape[2]) for vectors, _ in blocks())
-        return Cells.fit(true, every, distance_cap)
-    if kind != "knn_ratio":
-        raise MethodError(f"partition must be 'voronoi' or 'knn_ratio', got {kind!r}")
-    false = []
-    for vectors, labels in blocks():
-        wrong = np.ones(vectors.shape[:2], dtype=np.bool_)
-        wrong[np.arange(len(labels)), labels] = False
-        false.append(vectors[wrong])
-    return DensityRatio.fit(true, np.concatenate(false), k)
+        return Cells.fit(true, every, self.distance_cap)
+
+
+@dataclass(frozen=True)
+class NeighbourRatio:
+    """Distances to the k-th nearest true and false vectors; see :class:`DensityRatio`."""
+
+    k: int = 10
+
+    def learn(self, true: FloatArray, blocks: Blocks) -> DensityRatio:
+        """The ratio from (n, d) vectors of true labels, and the false ones among ``blocks``."""
+        if not (isinstance(self.k, (int, np.integer)) and self.k >= 1):
+            raise MethodError(f"k must be an integer of at least 1, got {self.k!r}")
+        false = []
+        for vectors, labels in blocks():
+            wrong = np.ones(vectors.shape[:2], dtype=np.bool_)
+            wrong[np.arange(len(labels)), labels] = False
+            false.append(vectors[wrong])
+        return DensityRatio.fit(true, np.concatenate(false), int(self.k))
+
+
+def get_maker(partition: Any, k: int) -> Maker:
+    """ "voronoi", "knn_ratio" with ``k`` neighbours, or an object that learns one."""
+    if partition == "voronoi":
+        return Voronoi()
+    if partition == "knn_ratio":
+        return NeighbourRatio(k)
+    if not callable(getattr(partition, "learn", None)):
+        raise MethodError(
+            f"partition must be 'voronoi', 'knn_ratio', or an object such as Voronoi(distance_cap=1.0), "
+            f"got {partition!r}"
+        )
+    maker: Maker = partition
+    return maker
