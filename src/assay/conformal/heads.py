@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, assert_all_finite, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from assay.core.checks import to_numpy
@@ -69,7 +70,7 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MethodError(f"n_heads must be at least 1, got {self.n_heads!r}")
         if not 0 < self.fraction <= 1:
             raise MethodError(f"fraction must lie in (0, 1], got {self.fraction!r}")
-        X = _table(X)
+        X = self._table(X)
         width = int(X.shape[1])
         if width == 0:
             raise DataError(f"0 feature(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
@@ -90,7 +91,7 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba_heads(self, X: Any) -> NDArray[np.float64]:
         """(n, K, d) probabilities of every head."""
         check_is_fitted(self, "estimators_")
-        X = _table(X)
+        X = self._table(X)
         if X.shape[1] != self.n_features_in_:
             raise DataError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
@@ -109,23 +110,27 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) the label with the largest mean probability."""
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
+    def _table(self, X: Any) -> Any:
+        """X with a shape (n, D) whose columns can be taken; NaN is refused where the heads refuse it."""
+        if issparse(X):
+            X = X.tocsr()
+        elif not hasattr(X, "shape") or hasattr(X, "detach"):
+            X = to_numpy(X)
+        if len(X.shape) != 2:
+            raise DataError(
+                f"Expected 2D array, got an array of shape {tuple(X.shape)}. Reshape your data to one row a "
+                "sample and one column a feature"
+            )
+        if not get_tags(self).input_tags.allow_nan:
+            # a column that no head happens to see must not hide it
+            assert_all_finite(X, input_name="X")
+        return X
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(LogisticRegression() if self.estimator is None else self.estimator).input_tags
         tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
         return tags
-
-
-def _table(X: Any) -> Any:
-    """X with a shape (n, D)."""
-    if not hasattr(X, "shape") or hasattr(X, "detach"):
-        X = to_numpy(X)
-    if len(X.shape) != 2:
-        raise DataError(
-            f"Expected 2D array, got an array of shape {tuple(X.shape)}. Reshape your data to one row a "
-            "sample and one column a feature"
-        )
-    return X
 
 
 class HeadList(list[Any]):
