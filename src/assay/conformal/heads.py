@@ -108,7 +108,8 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the label with the largest mean probability."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
     def _table(self, X: Any) -> Any:
         """X with a shape (n, D) whose columns can be taken; NaN is refused where the heads refuse it."""

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from assay.conformal.network_training import import_torch
-from assay.core.checks import refuse_infinite, refuse_nan, to_float, to_numpy
+from assay.conformal.set_base import training_labels
+from assay.core.checks import refuse_infinite, refuse_nan, to_numpy
 from assay.core.errors import DataError, MethodError
 from assay.core.models import is_torch_module, run_torch
-from assay.core.probabilities import check_labels, distinct_labels, encode_labels
+from assay.core.probabilities import distinct_labels, encode_labels
 from assay.core.seeds import derive_seed, seed_of
 
 torch = import_torch("MultiHead")
@@ -212,8 +213,8 @@ class MultiHeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         MethodError
             An argument out of range, or training that diverges.
         """
+        y = training_labels(X, y)
         features = self._features(X)
-        y = check_labels(y, length=len(features))
         classes = distinct_labels(y)
         if len(features) == 0 or len(classes) < 2:
             raise DataError(
@@ -236,7 +237,7 @@ class MultiHeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.heads_ = heads.eval()
         self.mean_, self.scale_ = mean, scale
         self.classes_ = classes
-        self.n_features_in_ = int(np.shape(X)[1])
+        self.n_features_in_ = features.shape[1] if self.backbone is None else int(X.shape[1])
         return self
 
     def predict_proba_heads(self, X: Any) -> FloatArray:
@@ -261,7 +262,8 @@ class MultiHeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the label with the largest mean probability."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
     def _features(self, X: Any) -> FloatArray:
         if self.backbone is None:
@@ -270,15 +272,11 @@ class MultiHeadClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raw = run_torch(self.backbone, X)
         else:
             raw = self.backbone(X)
-        array = to_numpy(raw)
-        if array.ndim != 2:
-            raise DataError(
-                f"Expected 2D array, got features of shape {array.shape}. Reshape your data to one row a "
-                "sample and one column a feature"
-            )
-        features = to_float(array, "the features")
-        if array.shape[1] == 0:
-            raise DataError(f"0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+        if hasattr(raw, "detach"):
+            raw = to_numpy(raw)
+        features: FloatArray = check_array(
+            raw, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0
+        )
         refuse_nan(features, "the features")
         refuse_infinite(features, "the features")
         return features

@@ -134,7 +134,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             Missing or continuous labels, lengths that differ, fewer than two rows or two classes.
         """
-        y = _training_labels(X, y)
+        y = training_labels(X, y)
         parse_levels(self.alpha)
         if X_calib is None:
             classes = distinct_labels(y)
@@ -405,7 +405,7 @@ def in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any
     return out
 
 
-def _training_labels(X: Any, y: Any) -> NDArray[Any]:
+def training_labels(X: Any, y: Any) -> NDArray[Any]:
     """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
     if y is None:
         raise DataError("requires y to be passed, but the target y is None")
