@@ -12,7 +12,10 @@ FILES = (
     "label_sets.py",
     "gauss_newton.py",
     "cp2.py",
+    "flow_regions.py",
+    "kernel_weighted.py",
     "online.py",
+    "fleet.py",
 )
 
 

@@ -28,6 +28,8 @@ _PUBLIC = (
     "assay.engine.comparison:Comparison",
     "assay.claims.api:verify",
     "assay.data.builtin:datasets",
+    "assay.conformal.set_fairness:set_fairness_report",
+    "assay.conformal.disparate_impact:DisparateImpact",
     "assay.core.levels:conformal_rank",
     "assay.core.levels:smallest_n",
     "assay.core.quantiles:conformal_quantile",

@@ -119,6 +119,17 @@ def test_a_users_sources_are_followed(tmp_path, monkeypatch):
         assert (of(method) != before) == (path.name != "unrelated.py"), path
 
 
+def test_the_source_of_an_object_inside_a_card_counts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "own_inner.py"
+    spec = replace(SPLIT, params={"tracker": {"class": "own_inner:Inner", "lr": 0.1}})
+    seen = []
+    for text in ("class Inner: pass\n", "class Inner: rate = 1\n"):
+        module.write_text(text)
+        seen.append(of(spec))
+    assert seen[0] != seen[1]
+
+
 def test_an_import_of_a_whole_family_counts_all_its_methods(tmp_path, monkeypatch):
     (tmp_path / "whole.py").write_text("from assay import conformal\n")
     (tmp_path / "dotted.py").write_text("import assay.conformal as c\n")

@@ -235,6 +235,23 @@ def test_what_the_constructor_is_given():
     assert notices == []
 
 
+class Around:
+    """A method with another object inside, and a horizon."""
+
+    def __init__(self, inner=None, alpha=None, horizon=None):
+        self.inner, self.alpha, self.horizon = inner, alpha, horizon
+
+
+def test_options_of_the_task_and_objects_of_a_card():
+    spec = MethodSpec("m", "x:Around", params={"inner": {"class": "trivial_methods:Least", "alpha": 0.3}})
+    built = build_method(Around, spec, None, 0, Fraction(1, 10), [], {"horizon": 4, "forecast": "f"})
+    assert (built.alpha, built.horizon, built.inner.alpha) == (0.1, 4, 0.3)
+    assert isinstance(built.inner, trivial_methods.Least)
+    own = Around(alpha=0.2, horizon=1)
+    built = build_method(own, MethodSpec("m", own), None, 0, Fraction(1, 10), [], {"horizon": 4})
+    assert (built.alpha, built.horizon, own.horizon) == (0.1, 4, 1)
+
+
 def test_an_object_keeps_its_own_estimator_and_gets_the_level():
     from sklearn.ensemble import RandomForestRegressor
 
@@ -267,6 +284,12 @@ def test_a_method_with_a_model_of_its_own_says_so(monkeypatch):
         )
         assert (built.estimator is None) is says
         assert notices == (["fitted with its own model, not with RandomForestRegressor"] if says else [])
+    # over time the model makes the forecasts, whatever is inside the method
+    cards["own"] = replace(cards["own"], task="online")
+    notices = []
+    spec = MethodSpec("m", "trivial_methods:Least", card="own")
+    build_method(trivial_methods.Least, spec, RandomForestRegressor(), 0, Fraction(1, 10), notices)
+    assert notices == []
 
 
 def test_which_errors_are_a_want_of_memory():

@@ -20,7 +20,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("data", metavar="FILE")
+@click.argument("data", metavar="FILE", required=False)
+@click.option(
+    "--proba",
+    type=_FILE,
+    metavar="FILE",
+    help="In place of FILE: class probabilities, an NPZ with arrays proba (n, K) and y (n,), perhaps groups "
+    "and classes. No model is trained.",
+)
 @click.option(
     "--target",
     metavar="COLUMN[,...]",
@@ -64,6 +71,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="STEPS",
     help="How many steps ahead a forecast is made; with --time.",
 )
+@click.option(
+    "--forecast",
+    metavar="COLUMN",
+    help="The column that holds forecasts, made --horizon steps before; with --time.",
+)
 @click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
@@ -89,7 +101,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.pass_obj
 def compare(
     state: State,
-    data: str,
+    data: str | None,
+    proba: Path | None,
     target: str | None,
     alpha: str,
     methods: tuple[str, ...] | None,
@@ -99,6 +112,7 @@ def compare(
     time: str | None,
     group: str | None,
     horizon: int,
+    forecast: str | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -120,6 +134,8 @@ def compare(
     Exit status: 0 every trial went well (skipped ones do not count), 1 some trial failed,
     2 the question or the data cannot be used, 130 interrupted.
     """
+    if (data is None) == (proba is None):
+        raise click.UsageError("give one FILE: a table, or class probabilities as --proba FILE")
     for path in (report, json_file):
         if path is not None:
             check_writable(path)
@@ -136,8 +152,9 @@ def compare(
         try:
             with progress(quiet=quiet) as show:
                 result = run_comparison(
-                    data,
+                    proba if data is None else data,
                     target,
+                    proba=proba is not None,
                     methods=list(methods) if methods is not None else None,
                     model=model,
                     seeds=seeds,
@@ -155,6 +172,7 @@ def compare(
                     time=time,
                     group=group,
                     horizon=horizon,
+                    forecast=forecast,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from assay.conformal.label_scores import LabelScore, get_score
 from assay.conformal.set_base import BoolArray, Codes, FloatArray, SetClassifier, in_columns
 from assay.core.checks import row_count
 from assay.core.errors import DataError, MethodError
-from assay.core.probabilities import check_labels, classes_of_columns, distinct_labels, known_labels
+from assay.core.probabilities import (
+    Probabilities,
+    check_labels,
+    classes_of_columns,
+    distinct_labels,
+    known_labels,
+)
 from assay.core.seeds import derive_seed, seed_of
 
 
@@ -57,8 +64,15 @@ class HeadSetClassifier(SetClassifier):
     def _best(self, block: NDArray[Any]) -> Codes:
         return np.asarray(np.argmax(block.mean(axis=0), axis=1))
 
-    def _calibrate(self, proba: Any, y: NDArray[Any], classes: NDArray[Any], groups: Any) -> None:
-        super()._calibrate(proba, y, classes, groups)
+    def _calibrate(
+        self,
+        proba: Any,
+        y: NDArray[Any],
+        classes: NDArray[Any],
+        groups: Any,
+        further: Callable[[Any], Probabilities] | None = None,
+    ) -> None:
+        super()._calibrate(proba, y, classes, groups, further)
         self.n_heads_ = proba.n_heads
 
     def _calibrate_model(
@@ -77,8 +91,16 @@ class HeadSetClassifier(SetClassifier):
             np.arange(len(classes)) if known is None else known_labels(known, classes, "the model's classes_")
             for known in labels
         ]
-        placed = [in_columns(part, at, len(classes)) for part, at in zip(raw, columns, strict=True)]
-        self._calibrate(HeadProbabilities(placed, "the model's probabilities"), y, classes, groups)
+        order = classes
+
+        def probabilities(raw: list[NDArray[Any]]) -> HeadProbabilities:
+            placed = [in_columns(part, at, len(order)) for part, at in zip(raw, columns, strict=True)]
+            return HeadProbabilities(placed, "the model's probabilities")
+
+        def further(X: Any) -> HeadProbabilities:
+            return probabilities(predict_heads(model, X, outputs)[0])
+
+        self._calibrate(probabilities(raw), y, classes, groups, further)
         self.estimator_ = model
         self.outputs_ = outputs
         self.columns_ = columns

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from assay.conformal.head_base import HeadSetClassifier, rules_of, score_vectors, true_vectors
 from assay.conformal.heads import HeadScores, split_heads
+from assay.conformal.label_calibrators import LabelCalibrator
 from assay.conformal.label_scores import LabelScore
 from assay.conformal.score_cells import Cells, Maker, Partition, RankTransform, Voronoi, get_maker
-from assay.conformal.set_base import MAX_MEMORY, BoolArray, Codes, FloatArray
+from assay.conformal.set_base import MAX_MEMORY, BoolArray, CalibrationRows, Codes, FloatArray
 from assay.core.checks import to_numpy
 from assay.core.errors import AssayWarning, DataError, InfiniteSetWarning, MethodError
 from assay.core.levels import conformal_rank, parse_levels, smallest_n
@@ -25,7 +26,7 @@ from assay.core.probabilities import check_labels, classes_of_columns
 #: fewer rows than this make the purity of cells too noisy to be of use
 ENOUGH_FOR_CELLS = 200
 #: how far the line that asked for sets, or for calibration, is above the place of a warning
-_ASKED, _CALIBRATED = 5, 6
+_ASKED, _CALIBRATED = 5, 5
 
 
 class MultiScoreConformal(HeadSetClassifier):
@@ -249,7 +250,7 @@ class MultiScoreConformal(HeadSetClassifier):
             for rows, block in part.blocks(self._block_bytes()):
                 yield learnt.vectors(block, self._uniforms(learnt, block, seed)), codes[rows]
 
-        return CellScore(rules, transform, maker.learn(true, blocks))
+        return CellScore(rules, transform, maker.learn(true, blocks), len(true))
 
     def _transforms(self, n_heads: int, bare: bool) -> bool:
         """Whether coordinates are replaced by their ranks."""
@@ -259,13 +260,15 @@ class MultiScoreConformal(HeadSetClassifier):
             raise MethodError(f"rank_transform must be True, False or 'auto', got {self.rank_transform!r}")
         return n_heads > 1 if bare else len(rules_of(self.scores)) > 1
 
-    def _calibrate(self, proba: Any, y: NDArray[Any], classes: NDArray[Any], groups: Any) -> None:
-        if groups is not None:
+    def _calibrator(
+        self, score: LabelScore, scores: FloatArray, rows: CalibrationRows, seed: int
+    ) -> LabelCalibrator:
+        if rows.groups is not None:
             raise MethodError(
                 f"{type(self).__name__} takes no groups: its cells would have to be learnt for each of them"
             )
-        super()._calibrate(proba, y, classes, None)
-        self.calibrator_ = RankCalibrator(self.calibrator_.scores, len(proba))
+        learnt: Any = score
+        return RankCalibrator(scores, learnt.n_rows + len(scores))
 
     # ---- what was learnt
 
@@ -331,6 +334,8 @@ class CellScore(LabelScore):
     rules: tuple[LabelScore, ...]
     transform: RankTransform | None
     partition: Partition | None
+    #: rows from which the partition was learnt
+    n_rows: int = 0
     takes_u = True
 
     def vectors(self, block: NDArray[Any], u: FloatArray | None) -> FloatArray:

@@ -100,7 +100,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     f"fit trains a clone of the model, but {type(model).__name__} is no scikit-learn style "
                     "estimator; train it yourself and use calibrate"
                 )
-            model = _for_outputs(clone(model), self.n_outputs_)
+            model = for_outputs(clone(model), self.n_outputs_)
             target = Y if self.n_outputs_ > 1 else Y[:, 0]
             if self._has_shape:
                 fold = fold_numbers(FOLDS, X, Y, self.random_state)
@@ -273,7 +273,7 @@ def _same_outputs(values: FloatArray, q: int, name: str) -> None:
         raise DataError(f"{name} has {values.shape[1]} outputs, {q} are expected")
 
 
-def _for_outputs(model: Any, q: int) -> Any:
+def for_outputs(model: Any, q: int) -> Any:
     """The model itself where it takes several outputs, otherwise one of it an output."""
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     return model if q == 1 or takes_several else MultiOutputRegressor(model)

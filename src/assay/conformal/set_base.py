@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -45,6 +46,20 @@ _WORK = 12
 #: a row's own random number comes from its probabilities on this grid: a model gives a row alone other
 #: last digits than the same row in a batch, and the number must be the same
 _GRID = np.float32(2**16)
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRows:
+    """The calibration rows: probabilities, (n,) labels as columns, (n,) groups where they are given.
+
+    ``further`` makes probabilities of rows in the form in which those of the calibration were given:
+    the model's of a table, or checked ones of bare probabilities.
+    """
+
+    proba: Probabilities
+    codes: Codes
+    groups: NDArray[Any] | None
+    further: Callable[[Any], Probabilities]
 
 
 class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -134,11 +149,22 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             Missing or continuous labels, lengths that differ, fewer than two rows or two classes.
         """
+        return self._fit(X, y, X_calib, y_calib)
+
+    def _fit(
+        self, X: Any, y: Any, X_calib: Any, y_calib: Any, groups: Any = None, groups_calib: Any = None
+    ) -> Self:
+        """:meth:`fit`; ``groups`` are those of the rows of X, from which calibration rows may be drawn."""
         y = training_labels(X, y)
         parse_levels(self.alpha)
         if X_calib is None:
             classes = distinct_labels(y)
-            X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, self.random_state)
+            if groups is not None:
+                groups = check_labels(groups, length=len(y), name="groups")
+            rows = np.arange(len(y))
+            X, X_calib, train, calib = split_rows(X, rows, self.calibration_size, self.random_state)
+            groups_calib = None if groups is None else groups[calib]
+            y, y_calib = y[train], y[calib]
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = check_labels(y_calib, name="y_calib")
@@ -151,7 +177,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         model = self._new_model()
         model.fit(X, y)
-        self._calibrate_model(model, X_calib, y_calib, classes)
+        self._calibrate_model(model, X_calib, y_calib, classes, groups_calib)
         return self
 
     def calibrate(self, X: Any, y: Any, classes: Sequence[Any] | None = None, groups: Any = None) -> Self:
@@ -199,8 +225,14 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = np.asarray(known)
             classes = known if classes is None else classes
         columns = known_labels(known, classes, "the model's classes_")
-        proba = Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
-        self._calibrate(proba, y, classes, groups)
+
+        def probabilities(raw: NDArray[Any]) -> Probabilities:
+            return Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
+
+        def further(X: Any) -> Probabilities:
+            return probabilities(predict_probabilities(model, X, outputs)[0])
+
+        self._calibrate(probabilities(raw), y, classes, groups, further)
         self.estimator_ = model
         self.outputs_: Any = outputs
         self.columns_: Any = columns
@@ -287,31 +319,43 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- the way through
 
-    def _calibrate(self, proba: Probabilities, y: NDArray[Any], classes: NDArray[Any], groups: Any) -> None:
+    def _calibrate(
+        self,
+        proba: Probabilities,
+        y: NDArray[Any],
+        classes: NDArray[Any],
+        groups: Any,
+        further: Callable[[Any], Probabilities] | None = None,
+    ) -> None:
         codes = known_labels(y, classes)
         seed = seed_of(self.random_state)
         score, keep = self._choose_score(proba, codes, seed)
         scores = self._true_label_scores(score, proba, codes, seed)
-        if groups is None:
-            if keep is None:
-                calibrator = self._make_calibrator(scores, proba, codes, seed)
-            else:
-                calibrator = self._make_calibrator(scores[keep], proba.take(keep), codes[keep], seed)
-        else:
-            calibrator = self._group_calibrator(scores, groups, keep)
+        if not self._looks_at_groups():
+            groups = None
+        if groups is not None:
+            groups = check_labels(groups, length=len(scores), name="groups")
+        if keep is not None:
+            proba = proba.take(keep)
+            scores, codes = scores[keep], codes[keep]
+            groups = None if groups is None else groups[keep]
+        rows = CalibrationRows(proba, codes, groups, self._read if further is None else further)
+        calibrator = self._calibrator(score, scores, rows, seed)
         self.classes_ = classes
         self.score_: Any = score
         self.calibrator_: Any = calibrator
         self.seed_ = seed
 
-    def _group_calibrator(self, scores: FloatArray, groups: Any, keep: BoolArray | None) -> GroupCalibrator:
+    def _calibrator(
+        self, score: LabelScore, scores: FloatArray, rows: CalibrationRows, seed: int
+    ) -> LabelCalibrator:
+        """The calibrator from (n,) true-label scores of rows of which the groups may be known."""
+        if rows.groups is None:
+            return self._make_calibrator(scores, rows.proba, rows.codes, seed)
         if type(self)._make_calibrator is not SetClassifier._make_calibrator:
             raise MethodError(f"{type(self).__name__} has thresholds of its own and takes no groups")
-        groups = check_labels(groups, length=len(scores), name="groups")
-        if keep is not None:
-            scores, groups = scores[keep], groups[keep]
-        names = distinct_labels(groups)
-        return GroupCalibrator(scores, encode_labels(groups, names), names)
+        names = distinct_labels(rows.groups)
+        return GroupCalibrator(scores, encode_labels(rows.groups, names), names)
 
     def _block_bytes(self) -> int:
         if not self.max_memory > 0:
@@ -366,14 +410,23 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _thresholds(self, levels: tuple[Fraction, ...], n: int, groups: Any) -> FloatArray:
         calibrator: LabelCalibrator = self.calibrator_
-        if isinstance(calibrator, GroupCalibrator):
+        names = getattr(calibrator, "names", None)
+        if names is not None:
             if groups is None:
                 raise DataError("calibrated with groups: give the group of each row as groups")
             groups = check_labels(groups, length=n, name="groups")
-            return calibrator.thresholds(levels, encode_labels(groups, calibrator.names))
-        if groups is not None:
+            return calibrator.thresholds(levels, self._group_codes(groups, names))
+        if groups is not None and self._looks_at_groups():
             raise DataError("groups were given, but calibration was without groups")
         return calibrator.thresholds(levels)
+
+    def _looks_at_groups(self) -> bool:
+        """Whether groups that are given count."""
+        return True
+
+    def _group_codes(self, groups: NDArray[Any], names: NDArray[Any]) -> Codes:
+        """(n,) positions of the groups of rows that are asked for among those known; -1 for the others."""
+        return encode_labels(groups, names)
 
     # ---- scikit-learn
 

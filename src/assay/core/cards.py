@@ -58,6 +58,8 @@ class Card:
     max_rows: int | None = None
     #: False: not part of a comparison unless it is asked for by name
     in_menu: bool = True
+    #: True: it works on groups of rows, and is no part of a comparison on a table without a group column
+    needs_groups: bool = False
     paper: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Mapping[str, Any], ...] = ()
@@ -110,6 +112,16 @@ def import_object(path: str) -> Any:
         raise MethodError(f"module {module_name!r} has no {attribute!r}{hint}") from None
 
 
+def build_argument(value: Any) -> Any:
+    """What a card's constructor argument stands for: a table with a ``class`` is an object of that class.
+
+    ``{ class = "package.module:Class", ... }`` is made with the rest of the table; any other value is itself.
+    """
+    if not isinstance(value, Mapping) or "class" not in value:
+        return value
+    return import_object(value["class"])(**{key: item for key, item in value.items() if key != "class"})
+
+
 _FIELDS = set(Card.__dataclass_fields__) - {"cls", "path"}
 #: what TOML must give for a key that is not text
 _KINDS: dict[str, type] = {
@@ -117,6 +129,7 @@ _KINDS: dict[str, type] = {
     **dict.fromkeys(("paper", "defaults", "exceptions", "testing", "example"), dict),
     "max_rows": int,
     "in_menu": bool,
+    "needs_groups": bool,
 }
 
 

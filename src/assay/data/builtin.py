@@ -126,7 +126,25 @@ def load(name: str, folder: str | Path | None = None) -> Table:
     if size := entry.get("sample"):
         notes.append(f"a fixed sample of {size:,} of {len(frame):,} rows")
         frame = frame.sample(size, random_state=_SAMPLE_SEED)
-    return build(frame, entry["target"], name, f"built-in {name}", notes=notes)
+    if names_in := entry.get("wide"):
+        time, group = entry["time"], entry["group"]
+        frame = frame.rename(columns={names_in: group}).melt(group, var_name=time, value_name=entry["target"])
+        frame = frame.dropna()
+        frame[time] = frame[time].astype(str).str.extract(r"(\d+)$", expand=False).astype(int)
+        notes.append("one line a series in the file: brought to one row a series and step")
+    if entry.get("count_rows"):
+        frame = frame.assign(**{entry["time"]: range(len(frame))})
+        notes.append("no times in the file: the rows are counted")
+    targets = entry["target"].split(", ")
+    return build(
+        frame,
+        targets if len(targets) > 1 else targets[0],
+        name,
+        f"built-in {name}",
+        notes=notes,
+        time=entry.get("time"),
+        group=entry.get("group"),
+    )
 
 
 def _read(entry: Mapping[str, Any], folder: str | Path | None) -> tuple[pd.DataFrame, list[str]]:

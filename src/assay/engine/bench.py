@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from assay.core.cards import EXTRAS, Card, all_cards, import_object
+from assay.core.cards import EXTRAS, Card, all_cards, build_argument, import_object
 from assay.core.errors import MethodError
 from assay.core.seeds import derive_seed
 from assay.data.table import Table
@@ -97,8 +97,8 @@ class Bench:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.task = load_task(self.task_name, self.options)
         self.model = load_model(self.model)
+        self.task = load_task(self.task_name, self.options).with_model(self.model)
         self._splits: OrderedDict[int, Any] = OrderedDict()
         self._limited_at = 0
 
@@ -143,7 +143,7 @@ class Bench:
             MemoryMeter(reset=self.isolated) as meter,
         ):
             model = self._model_for(trial.method)
-            method = build_method(target, trial.method, model, trial.seed, self.alpha, notices)
+            method = build_method(target, trial.method, model, trial.seed, self.alpha, notices, self.options)
             # only now: modules that are imported for the first time may draw random numbers
             with _seeded(trial.seed):
                 outcome = self.task.evaluate(method, split, self.alpha)
@@ -207,33 +207,42 @@ def _warm_up(torch: Any) -> None:
 
 
 def build_method(
-    target: Any, method: MethodSpec, model: Any, seed: int, alpha: Fraction, notices: list[str]
+    target: Any,
+    method: MethodSpec,
+    model: Any,
+    seed: int,
+    alpha: Fraction,
+    notices: list[str],
+    options: Mapping[str, Any] | None = None,
 ) -> Any:
     """An unfitted method for one trial, with the arguments that the question decides.
 
-    ``alpha``, ``estimator`` and ``random_state`` are given where the constructor takes them and
-    ``params`` does not. An object keeps its own estimator and random state; its alpha becomes that
-    of the question.
+    ``alpha``, ``estimator``, ``random_state`` and the task's ``options`` are given where the constructor
+    takes them and ``params`` does not; a parameter that is a table with a ``class`` is made an object.
+    An object keeps its own estimator and random state; its alpha and options become those of the question.
     """
+    options = options or {}
+    params = {name: build_argument(value) for name, value in method.params.items()}
     card = all_cards().get(method.card) if method.card else None
-    offered: dict[str, Any] = {"alpha": float(alpha), "random_state": seed}
+    offered: dict[str, Any] = {"alpha": float(alpha), "random_state": seed, **options}
     seeded = _with_seed(model, seed)
     if card is None or _suits(card, seeded):
         offered["estimator"] = seeded
-    else:
+    elif card.task != "online":  # there the model forecasts, outside of all methods
         notices.append(f"fitted with its own model, not with {type(seeded).__name__}")
     if inspect.isclass(target):
         taken = _parameters(target)
         arguments = {name: value for name, value in offered.items() if name in taken}
-        return target(**{**arguments, **method.params})
+        return target(**{**arguments, **params})
     built = clone(target) if hasattr(target, "get_params") else copy.deepcopy(target)
     own = built.get_params(deep=False) if hasattr(built, "get_params") else {}
     changes = {name: value for name, value in offered.items() if name in own and own[name] is None}
-    if "alpha" in own:
-        changes["alpha"] = offered["alpha"]
-    elif not own and hasattr(built, "alpha"):
-        built.alpha = offered["alpha"]
-    changes |= method.params
+    changes |= {name: offered[name] for name in ("alpha", *options) if name in own}
+    if not own:
+        for name in ("alpha", *options):
+            if hasattr(built, name):
+                setattr(built, name, offered[name])
+    changes |= params
     return built.set_params(**changes) if changes else built
 
 

@@ -86,12 +86,12 @@ class Comparison:
     def summary(self) -> pd.DataFrame:
         """One row for each method and metric: mean, 95 % interval, difference to the reference.
 
-        ``low`` and ``high`` bound the mean over seeds with the corrected resampled variance of
-        Nadeau and Bengio (``basis`` "corrected t"); for a single seed the coverage has an exact binomial
-        interval and other metrics none. ``seeds`` counts the values averaged, ``undefined`` the NaN
-        left out, ``infinite`` those that make the mean infinite. ``difference`` is paired, over the
-        ``difference_seeds`` seeds on which the method and ``reference`` both finished. The last columns
-        count the method's trials by status.
+        ``low`` and ``high`` bound the mean over seeds with the corrected resampled variance of Nadeau and
+        Bengio (``basis`` "corrected t"; "t" where the test parts do not overlap); for a single seed the
+        coverage has an exact binomial interval and other metrics none. ``seeds`` counts the values
+        averaged, ``undefined`` the NaN left out, ``infinite`` those that make the mean infinite.
+        ``difference`` is paired, over the ``difference_seeds`` seeds on which the method and ``reference``
+        both finished. The last columns count the method's trials by status.
         """
         rows = []
         for found in self.statistics.methods:

@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ class Identities:
             _digest(Path(bench.__file__).read_text(encoding="utf-8")),
         )
         self._model = _model_text(question, task)
+        self._shared_model = task.over_time  # forecasts are the model's, whatever is put around them
         self._methods: dict[str, str] = {}
 
     def of(self, method: MethodSpec, seed: int) -> str:
@@ -66,8 +68,9 @@ class Identities:
         text, sources = _target_text(method.target)
         params = Describer()
         described = params.text(dict(method.params))
-        model_text, model_sources = ("", None) if card and card.model == "own" else self._model
-        extra = closure(params.modules)
+        own = card is not None and card.model == "own" and not self._shared_model
+        model_text, model_sources = ("", None) if own else self._model
+        extra = closure(params.modules | set(_named_modules(method.params)))
         externals = sources.externals | extra.externals
         if model_sources is not None:
             externals |= model_sources.externals
@@ -82,6 +85,13 @@ class Identities:
             model_sources.digest if model_sources else "",
             json.dumps(_versions(externals, card), sort_keys=True),
         )
+
+
+def _named_modules(params: Mapping[str, Any]) -> Iterator[str]:
+    """Modules of the classes that parameters name, as ``{ class = "module:Class" }`` of a card does."""
+    for value in params.values():
+        if isinstance(value, Mapping) and isinstance(value.get("class"), str):
+            yield value["class"].partition(":")[0]
 
 
 def _target_text(target: Any) -> tuple[str, Sources]:

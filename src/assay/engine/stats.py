@@ -2,6 +2,8 @@
 
 The test parts of repeated random splits overlap, so the variance of a mean over J seeds is not s^2 / J.
 The corrected resampled variance of Nadeau and Bengio, ``(1/J + n_test/n_train) s^2``, allows for that.
+Test parts that do not overlap (stretches of time) need no such term: their variance is s^2 / J, as far as
+what happens in one stretch says nothing of the next.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ CONFIDENCE = 0.95
 STATUSES = ("ok", "failed", "timed out", "out of memory", "skipped")
 FAILURES = frozenset({"failed", "timed out", "out of memory"})
 
-Basis = Literal["corrected t", "exact binomial", ""]
+Basis = Literal["corrected t", "t", "exact binomial", ""]
 
 
 class Judge(Protocol):
@@ -63,16 +65,24 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one split."""
+    """Rows of one split; ``disjoint``: no two splits test the same row.
+
+    Over time ``test`` is the number of steps, and ``targets`` that of what was judged in all series.
+    """
 
     train: int
     calib: int
     test: int
+    disjoint: bool = False
+    targets: int = 0
 
     @property
     def ratio(self) -> float:
-        """The share that Nadeau and Bengio add to 1/J."""
-        return self.test / self.train
+        """The share that Nadeau and Bengio add to 1/J; none where the test parts do not overlap.
+
+        Where nothing is trained, the calibration rows are those that a method learns from.
+        """
+        return 0.0 if self.disjoint else self.test / (self.train or self.calib)
 
     @property
     def total(self) -> int:
@@ -194,8 +204,9 @@ class Summary:
         seen = dict.fromkeys(
             name for of_method in self._trials.values() for r in of_method.values() for name in r.metrics
         )
+        stated = (m for m in self.task.metrics if self.info.group is not None or not m.of_groups)
         extra = (Metric(name, name.replace("_", " "), "", "info", "") for name in seen if name not in known)
-        return (*self.task.metrics, *extra)
+        return (*stated, *extra)
 
     @cached_property
     def reference(self) -> str | None:
@@ -278,7 +289,8 @@ class Summary:
 def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
     """Mean over seeds and its corrected 95 % interval; NaN values are counted and left out.
 
-    ``values`` maps a seed to its value; ``ratio`` is n_test / n_train, None if it is not known.
+    ``values`` maps a seed to its value; ``ratio`` is n_test / n_train, 0 where test parts do not overlap,
+    None if it is not known.
     """
     undefined = tuple(seed for seed, value in values.items() if math.isnan(value))
     kept = {seed: float(value) for seed, value in values.items() if not math.isnan(value)}
@@ -294,7 +306,7 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
     if len(numbers) < 2 or ratio is None:
         return Estimate(mean, seeds=tuple(kept), undefined=undefined)
     low, high = corrected_interval(numbers, ratio)
-    return Estimate(mean, low, high, "corrected t", tuple(kept), undefined)
+    return Estimate(mean, low, high, "corrected t" if ratio else "t", tuple(kept), undefined)
 
 
 def _bounded(of: Estimate, unit: str, values: Sequence[float]) -> Estimate:
@@ -313,8 +325,14 @@ def _rows(trials: Iterable[TrialResult]) -> Rows | None:
     """Rows of a split, from the first trial that says so (they are the same for every seed)."""
     for result in trials:
         detail = result.detail
-        if all(detail.get(key) for key in ("n_train", "n_test")):
-            return Rows(int(detail["n_train"]), int(detail.get("n_calib", 0)), int(detail["n_test"]))
+        if detail.get("n_test") and (detail.get("n_train") or detail.get("n_calib")):
+            return Rows(
+                int(detail.get("n_train", 0)),
+                int(detail.get("n_calib", 0)),
+                int(detail["n_test"]),
+                bool(detail.get("disjoint", False)),
+                int(detail.get("n_targets", detail["n_test"])),
+            )
     return None
 
 

@@ -12,6 +12,7 @@ from assay.tasks.base import Metric, Outcome, Split, Task
 _TASKS = {
     "interval": "assay.tasks.interval:IntervalTask",
     "label-set": "assay.tasks.label_set:LabelSetTask",
+    "online": "assay.tasks.online:OnlineTask",
     "region": "assay.tasks.region:RegionTask",
 }
 

@@ -60,8 +60,6 @@ def check_roles(task: Task, table: Table) -> None:
             f"the task {task.name!r} splits the rows at random and has no use for the time column "
             f"{table.time!r}; leave the role out, or ask for --task online"
         )
-    if table.time is None and task.over_time:
-        raise TaskError(f"the task {task.name!r} needs the column that orders the rows: --time COLUMN")
 
 
 def _decide(table: Table) -> tuple[str, str]:

@@ -230,3 +230,31 @@ def evenly_spread(order: NDArray[Any], most: int) -> NDArray[Any]:
     if len(order) <= most:
         return order
     return np.asarray(order[np.linspace(0, len(order) - 1, most).round().astype(int)])
+
+
+def binomial_coverage(n: int, alpha: Fraction, level: float = 0.95) -> tuple[float, float]:
+    """Range of the coverage over n steps with probability ``level``; each misses alone, with chance alpha."""
+    law = stats.binom(n, float(1 - alpha))
+    tail = (1 - level) / 2
+    return float(law.ppf(tail) / n), float(law.ppf(1 - tail) / n)
+
+
+def rolling_coverage(hits: BoolArray, window: int) -> FloatArray:
+    """(n - window + 1,) share of hits over each run of ``window`` steps; empty for fewer steps."""
+    if len(hits) < window:
+        return np.empty(0)
+    total = np.concatenate([[0], np.cumsum(hits)])
+    return np.asarray((total[window:] - total[:-window]) / window)
+
+
+def rolling_gap(hits: BoolArray, judged: BoolArray, window: int, alpha: Fraction) -> float:
+    """Largest abs(coverage - (1 - alpha)) over ``window`` judged steps in a row, mean over series.
+
+    ``hits`` and ``judged`` are (n_series, T). Series with fewer judged steps are left out; NaN without any.
+    """
+    gaps = [
+        float(np.abs(rolling_coverage(of[steps], window) - float(1 - alpha)).max())
+        for of, steps in zip(hits, judged, strict=True)
+        if steps.sum() >= window
+    ]
+    return float(np.mean(gaps)) if gaps else float("nan")

@@ -14,7 +14,7 @@ from assay.tasks.measures import BoolArray
 
 
 def check_numbers(y: pd.Series[Any], target: str, what: str, otherwise: str) -> None:
-    """Refuse a target that is not numbers, or is infinite somewhere, or constant.
+    """Refuse a target that is not numbers, or is infinite somewhere, or constant; missing ones may be there.
 
     ``what`` needs the numbers ("an interval"); ``otherwise`` is what a target of labels can do.
     """
@@ -28,9 +28,10 @@ def check_numbers(y: pd.Series[Any], target: str, what: str, otherwise: str) -> 
             f"the target {target!r} is infinite in {int(infinite.sum())} of {n} rows, first at row "
             f"{int(infinite.argmax())}; leave those rows out"
         )
-    if values.min() == values.max():
+    known = values[~np.isnan(values)]
+    if known.min() == known.max():
         raise DataError(
-            f"the target {target!r} is constant: {values[0]:g} in all {n} rows; nothing to predict"
+            f"the target {target!r} is constant: {known[0]:g} in all {len(known)} rows; nothing to predict"
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from assay.core.cards import Card, import_object
+from assay.core.cards import Card, build_argument
 from assay.core.errors import MethodError
 from assay.testing.laws import LawBroken, require
 
@@ -44,7 +44,7 @@ class Subject:
     ) -> None:
         self.card = method if isinstance(method, Card) else None
         own = {**self.card.defaults, **self.card.testing} if self.card else {}
-        self.params = {**{key: _built(value) for key, value in own.items()}, **(params or {})}
+        self.params = {**{key: build_argument(value) for key, value in own.items()}, **(params or {})}
         if exceptions is None:
             exceptions = self.card.exceptions if self.card else {}
         self.exceptions = dict(exceptions)
@@ -180,13 +180,6 @@ class Contract(ABC):
     def questions(self, n: int = N_TEST) -> NDArray[Any]:
         """X of n further rows."""
         return self.rows(n, seed=2)[0]
-
-
-def _built(value: Any) -> Any:
-    """An object for a table with a class, any other value itself."""
-    if not isinstance(value, Mapping) or "class" not in value:
-        return value
-    return import_object(value["class"])(**{key: item for key, item in value.items() if key != "class"})
 
 
 def set_alpha(method: Any, alpha: Any) -> Any:

@@ -11,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tasks"))
 import numpy as np
 from made_up import FAKES, Fake, info, interval_results, label_set_results, result
 from region_toys import Boxes, BoxMethod, EllipseMethod
+from series_toys import Constant, Gradient, hourly, many
 from sklearn.linear_model import LinearRegression
 
+import assay
 from assay.data.read import as_table
 from assay.engine.bench import plain
 from assay.engine.comparison import Comparison
@@ -99,7 +101,23 @@ def _regions(q, targets=None, seeds=range(3)):
     return Comparison(about, results)
 
 
+def _online():
+    methods = [("ogd", Gradient()), ("fixed", Constant(0.5)), ("endless", Constant(float("inf")))]
+    return assay.compare(hourly(1100), "load", time="when", methods=methods, in_process=True)
+
+
+def _online_many():
+    frame = many((200, 200, 150)).rename(columns={"name": MARKUP, "value": f"price {MARKUP}"})
+    frame[MARKUP] = MARKUP + frame[MARKUP]
+    roles = {"time": "step", "group": MARKUP, "horizon": 2, "seeds": [1, 4]}
+    return assay.compare(
+        frame, f"price {MARKUP}", methods=[(MARKUP, Gradient(horizon=2))], in_process=True, **roles
+    )
+
+
 CASES = {
+    "online": _online,
+    "online-many": _online_many,
     "interval": lambda: Comparison(
         info([{**fake.spec, "name": fake.name} for fake in FAKES]), interval_results()
     ),

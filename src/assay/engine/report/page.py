@@ -10,15 +10,19 @@ from typing import Any
 from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
-from assay.engine.report import figures, region_figures
+from assay.engine.report import figures, group_figures, online_figures, region_figures
 from assay.engine.report.figures import Figure, Numbers
+from assay.engine.report.online_figures import TimeFigure
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
 from assay.engine.report.svg import Chart, marker
 from assay.engine.report.text import (
     difference_text,
     esc,
     expected_text,
+    expected_words,
+    group_gaps,
     notices,
+    over_time,
     question,
     relative,
     seconds_of,
@@ -40,9 +44,6 @@ from assay.engine.wording import (
 )
 
 _MAX_ERROR = 2000
-_EXPECTED = (
-    "Expected: 95 % of the single splits of an exactly valid split-conformal method lie in that range."
-)
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -56,11 +57,13 @@ def render(summary: Summary, choice: Choice) -> str:
     parts: list[tuple[str, str, str]] = [
         ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
         ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        ("time", "Over time", _over_time(summary, choice)),
         (
             "differences",
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("row-groups", f"By {summary.info.group}", _figure(group_figures.by_row_group(summary, choice))),
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
@@ -137,16 +140,18 @@ def _facts(summary: Summary, choice: Choice) -> str:
 def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
-    worst = _worst_metric(summary)
+    gaps = group_gaps(summary)
+    worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
     heads = [
         ("Method", ""),
         ("Coverage", "[95 %]"),
-        ("Expected", "of one split"),
+        ("Expected", "of one stretch" if over_time(task) else "of one split"),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
+    heads += [(_capital(summary.label(metric)), "of groups [95 %]") for metric, _ in gaps]
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(
         f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
@@ -163,6 +168,7 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         ]
         if worst:
             cells.append(_cell(found.estimates.get(worst), 3))
+        cells += [_cell(found.estimates.get(metric), decimals) for metric, decimals in gaps]
         done = f"{found.counts['ok']}/{found.trials}"
         if found.counts["ok"] < found.trials:
             done = f'<span class="bad">{done}</span>'
@@ -175,23 +181,44 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     notes = [
         f"Choice: {choice.reason}",
         f"Rule: {choice.rule}",
-        *([_EXPECTED] if figures.expected_band(summary) else []),
+        *([f"Expected: {expected_words(task)}"] if figures.expected_band(summary) else []),
         *(note for note in table_notes(summary, choice) if not note.startswith("!")),
     ]
     plain = "".join(f"<li>{esc(note)}</li>" for note in notes)
     every = _numbers_html(_every_metric(summary))
     return (
-        '<p class="lede">Mean over '
-        f"{plural(len(summary.seeds), 'random split')}; intervals allow for the overlap of the splits "
-        "(corrected resampled variance of Nadeau and Bengio).</p>"
+        f'<p class="lede">{_lede(summary)}</p>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="Results by method"><table class="main">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         f'<ul class="notes">{plain}</ul><details><summary>Every metric</summary>{every}</details>'
     )
 
 
+def _lede(summary: Summary) -> str:
+    count = len(summary.seeds)
+    if over_time(summary.task):
+        return (
+            f"Mean over {count} stretch{'' if count == 1 else 'es'} of time; intervals are those of a t-test "
+            "over the stretches, which do not overlap: how far other stretches like these would differ."
+        )
+    return (
+        f"Mean over {plural(count, 'random split')}; intervals allow for the overlap of the splits "
+        "(corrected resampled variance of Nadeau and Bengio)."
+    )
+
+
 def _worst_metric(summary: Summary) -> str | None:
-    return next((m.name for m in summary.metrics if m.name.startswith("worst_")), None)
+    """The first metric of a worst case that some method has a value of."""
+    # of groups of rows, if there are some, rather than of classes
+    metrics = sorted(summary.metrics, key=lambda m: not m.of_groups)
+    return next(
+        (
+            m.name
+            for m in metrics
+            if m.name.startswith("worst_") and any(f.estimates[m.name].seeds for f in summary.methods)
+        ),
+        None,
+    )
 
 
 def _capital(text: str) -> str:
@@ -296,15 +323,13 @@ def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> s
         keys.append(_key("diamond", "m-plain", "method of a paper"))
     keys.append(_key("circle", "m-plain", "baseline or other method"))
     if len(summary.seeds) > 1:
-        keys.append(_key("circle", "s-plain", "one seed"))
+        keys.append(_key("circle", "s-plain", "one stretch" if over_time(summary.task) else "one seed"))
     caption = (
         "Up and to the left is better: small, and at or above the dashed line. Bars are 95 % intervals; bars "
         "without a cap go on beyond the frame. "
     )
     if figures.expected_band(summary):
-        caption += (
-            "The band is where 95 % of the single splits of an exactly valid split-conformal method fall. "
-        )
+        caption += f"The band: {expected_words(summary.task)} "
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
         size = summary.label(summary.task.size_metric)
         caption += f"A triangle at the right edge is an infinite {size}. "
@@ -317,6 +342,25 @@ def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> s
         f"<figure><figcaption>{esc(caption)}</figcaption>"
         f'<div class="panel">{drawings}<ul class="key">{"".join(keys)}</ul></div>{numbers}</figure>'
     )
+
+
+def _over_time(summary: Summary, choice: Choice) -> str:
+    """Series with bands, rolling coverage and a close-up, where the task is one over time."""
+    series, near = online_figures.series_with_bands(summary, choice), online_figures.close_up(summary, choice)
+    rolling = _figure(online_figures.rolling_coverage(summary, choice), "Rolling coverage")
+    return _time_figure(series) + rolling + _time_figure(near, "Close up")
+
+
+def _time_figure(figure: TimeFigure | None, heading: str = "") -> str:
+    if figure is None:
+        return ""
+    title = f"<h3>{esc(heading)}</h3>" if heading else ""
+    panels = "".join(
+        f'<div class="panel stacked">{wide.svg(css="wide")}{narrow.svg(css="narrow")}</div>'
+        for wide, narrow in figure.charts
+    )
+    numbers = _closed(_numbers_html(figure.numbers))
+    return f"{title}<figure><figcaption>{esc(figure.caption)}</figcaption>{panels}{numbers}</figure>"
 
 
 def _differences(summary: Summary, choice: Choice) -> str:
@@ -397,7 +441,10 @@ def _notes(summary: Summary) -> str:
         ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
     ]
     if rows:
-        split = f"{rows.train:,} to train, {rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
+        training = f"{rows.train:,} to train, " if rows.train else ""
+        split = f"{training}{rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
+        if rows.disjoint:
+            split = f"{rows.test:,} steps a stretch, after a burn-in of {rows.calib:,}"
         facts.append(("Split", split))
     lines = [esc(note) for note in [*info.notes, *notices(summary)]]
     return _definitions(facts) + (
@@ -414,6 +461,9 @@ def _definitions(facts: Sequence[tuple[str, str]]) -> str:
 def python_call(info: RunInfo) -> str:
     """The call of the Python API that asks the same question."""
     names = [str(spec.get("target") if spec.get("card") is None else spec["name"]) for spec in info.methods]
+    asked = f"methods={names!r}, seeds={list(info.seeds)!r}, alpha={info.alpha}"
+    if info.options.get("proba"):
+        return f"assay.compare({info.source!r}, proba=True, {asked})"
     target = list(info.targets) if len(info.targets) > 1 else info.target
     roles = {"time": info.time, "group": info.group, **info.options}
     more = "".join(f", {key}={value!r}" for key, value in roles.items() if value is not None)

@@ -45,6 +45,13 @@ CHART_STYLE = f"""
 .assay-chart .centre {{ fill: none; stroke: var(--accent); stroke-width: 1.6; }}
 .assay-chart .hit {{ fill: none; stroke: var(--ink); stroke-width: 3; stroke-linecap: round; }}
 .assay-chart .miss {{ fill: none; stroke: var(--warn); stroke-width: 1.8; }}
+.assay-chart .ribbon-best {{ fill: var(--accent); opacity: .24; }}
+.assay-chart .ribbon-plain {{ fill: var(--plain); opacity: .24; }}
+.assay-chart .track-best {{ fill: none; stroke: var(--accent); stroke-width: 1.5; stroke-linejoin: round; }}
+.assay-chart .track-plain {{ fill: none; stroke: var(--plain); stroke-width: 1.5; stroke-linejoin: round; }}
+.assay-chart .track-low {{ fill: none; stroke: var(--warn); stroke-width: 1.5; stroke-linejoin: round; }}
+.assay-chart .truth-in {{ fill: none; stroke: var(--ink); stroke-width: 2.2; stroke-linecap: round; }}
+.assay-chart .shift {{ fill: var(--warn); }}
 .assay-chart .dots {{ fill: none; stroke: var(--plain); stroke-width: 2.6; stroke-linecap: round;
   opacity: .38; }}
 .assay-chart .region {{ fill: var(--accent); fill-opacity: .14; stroke: var(--accent); stroke-width: 1.4; }}
@@ -130,6 +137,7 @@ figure {{ margin: 0; min-width: 0; }}
 figcaption {{ font-size: .87rem; color: var(--muted); max-width: 84ch; margin: 0 0 .9rem; }}
 .panel {{ background: var(--panel); border: 1px solid var(--hair); border-radius: 10px;
   padding: 12px; }}
+.stacked + .stacked {{ margin-top: 14px; }}
 .panels {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 310px), 1fr)); gap: 14px;
   align-items: start; }}
 .panels .assay-chart, .pair .assay-chart {{ width: 100%; }}

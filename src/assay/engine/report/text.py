@@ -17,6 +17,7 @@ _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "online": ("prediction intervals", "narrowest", "narrower", "wider"),
 }
 
 _OUR_WARNING = re.compile(r"^(Assay|InfiniteSet)Warning: ")
@@ -38,20 +39,42 @@ def nouns(task: str) -> tuple[str, str, str, str]:
     return _NOUNS.get(task, ("answers", "smallest", "smaller", "larger"))
 
 
+def over_time(task: object) -> bool:
+    """Whether the seeds of the task are stretches of time."""
+    return bool(getattr(task, "over_time", False))
+
+
+def expected_words(task: object) -> str:
+    """What the expected range of coverage is."""
+    if over_time(task):
+        return (
+            "95 % of the stretches of a method whose misses come alone and by chance, alpha of the time, lie "
+            "in that range; misses of real series come together, so good methods may lie outside."
+        )
+    return "95 % of the single splits of an exactly valid split-conformal method lie in that range."
+
+
 def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
     target = 100 * (1 - float(info.alpha))
-    rows = f"{plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}"
+    columns = plural(info.n_features, "feature")
+    if info.options.get("proba"):
+        columns = f"probabilities of {plural(info.n_features, 'class', 'classes')}"
+    rows = f"{plural(info.n_rows, 'row')}, {columns}"
     if len(info.methods) == 1:
         return (
             f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
-            f"and do they cover {target:g} % of new rows?"
+            f"and do they cover {target:g} % of {_to_come(info)}?"
         )
     return (
         f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {info.target} in "
-        f"{info.dataset} ({rows}) that still cover {target:g} % of new rows?"
+        f"{info.dataset} ({rows}) that still cover {target:g} % of {_to_come(info)}?"
     )
+
+
+def _to_come(info: RunInfo) -> str:
+    return "the steps to come" if info.task == "online" else "new rows"
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
@@ -99,6 +122,10 @@ def verdict(summary: Summary, choice: Choice) -> str:
             ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
             text += f" (95 % interval of the difference {ends})"
     text += "."
+    gaps = [(summary.label(name), found.estimates[name], decimals) for name, decimals in group_gaps(summary)]
+    if gaps and all(of.seeds for _, of, _ in gaps):
+        listed = " and ".join(f"a {label} of {mean(of, decimals)}" for label, of, decimals in gaps)
+        text += f" Between {groups_of(summary.info)} it has {listed}."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
     ]
@@ -142,7 +169,8 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
 
     Method, coverage with its 95 % interval, the range expected of an exactly valid method on one
     split, mean size with its interval, paired difference of the size to the reference, seconds to
-    fit and predict, trials finished of all. ``*`` marks the choice, ``!`` a coverage that is
+    fit and predict, trials finished of all; with groups of rows also the gaps of coverage and of size
+    between them. ``*`` marks the choice, ``!`` a coverage that is
     significantly too low.
     """
     size = summary.label(summary.task.size_metric)
@@ -152,6 +180,7 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
         "expected",
         f"{size} [95 %]",
         f"vs {summary.reference or 'reference'} [95 %]",
+        *(summary.label(metric) for metric, _ in group_gaps(summary)),
         "time",
         "trials",
     )
@@ -166,11 +195,35 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
                 expected_text(found.expected),
                 estimate_text(found.estimates.get(summary.task.size_metric)),
                 difference_text(summary, found),
+                *(mean(found.estimates[metric], decimals) for metric, decimals in group_gaps(summary)),
                 duration(seconds_of(found)),
                 f"{found.counts['ok']}/{found.trials}",
             )
         )
     return rows
+
+
+def groups_of(info: RunInfo) -> str:
+    """The groups of rows in words; of bare probabilities the column has no name of the user's."""
+    return "the groups" if info.options.get("proba") else f"the groups of {info.group}"
+
+
+def group_gaps(summary: Summary) -> tuple[tuple[str, int | None], ...]:
+    """The gaps between groups of rows and their decimals; of coverage and of size, or none."""
+    known = {metric.name for metric in summary.metrics if metric.of_groups}
+    pair = (("coverage_gap", 3), ("size_gap", None))
+    return pair if {name for name, _ in pair} <= known else ()
+
+
+def _of_groups(summary: Summary) -> list[str]:
+    """What the two gaps say and do not say."""
+    if not group_gaps(summary):
+        return []
+    return [
+        f"Gaps are between {groups_of(summary.info)} (largest minus smallest). Neither is enough "
+        "alone: where groups differ in difficulty, sets that cover all groups alike differ in size, and sets "
+        "of one size cover the groups unequally. Even an exact method shows some gap on few test rows."
+    ]
 
 
 def expected_text(band: Sequence[float] | None) -> str:
@@ -276,7 +329,12 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
     if undefined:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
-    notes += [*_empty_sets(summary), *_infinite_regions(summary), *_unit_of_volume(summary)]
+    notes += [
+        *_of_groups(summary),
+        *_empty_sets(summary),
+        *_infinite_regions(summary),
+        *_unit_of_volume(summary),
+    ]
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
