@@ -149,13 +149,18 @@ def rules_of(scores: Any) -> tuple[LabelScore, ...]:
     return tuple(get_score(score) for score in given)
 
 
+def as_heads(block: NDArray[Any]) -> NDArray[Any]:
+    """(d, n, K) of a block of heads; an (n, K) matrix is one head."""
+    return block if block.ndim == 3 else block[None]
+
+
 def score_vectors(rules: tuple[LabelScore, ...], block: NDArray[Any], u: FloatArray | None) -> FloatArray:
     """(n, K, d * s) scores of all labels by s rules, from (d, n, K) probabilities; u is shared by all."""
-    return np.stack([rule.all(head, u) for head in block for rule in rules], axis=2)
+    return np.stack([rule.all(head, u) for head in as_heads(block) for rule in rules], axis=2)
 
 
 def true_vectors(
     rules: tuple[LabelScore, ...], block: NDArray[Any], labels: Codes, u: FloatArray | None
 ) -> FloatArray:
     """(n, d * s) scores of one label a row, equal to those of :func:`score_vectors`."""
-    return np.stack([rule.of(head, labels, u) for head in block for rule in rules], axis=1)
+    return np.stack([rule.of(head, labels, u) for head in as_heads(block) for rule in rules], axis=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.conformal.head_base import HeadSetClassifier, rules_of, score_vectors, true_vectors
+from assay.conformal.head_base import HeadSetClassifier, as_heads, rules_of, score_vectors, true_vectors
 from assay.conformal.label_scores import LabelScore
 from assay.conformal.set_base import MAX_MEMORY, Codes, FloatArray
 from assay.core.errors import MethodError
@@ -103,7 +103,7 @@ class MeanProbabilityScore(LabelScore):
 
 
 def _mean(proba: NDArray[Any]) -> FloatArray:
-    return np.asarray(proba.mean(axis=0, dtype=np.float64))
+    return np.asarray(as_heads(proba).mean(axis=0, dtype=np.float64))
 
 
 @dataclass(frozen=True)

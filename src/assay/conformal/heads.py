@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing, assert_all_finite, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from assay.core.checks import to_numpy
 from assay.core.errors import DataError, MethodError
@@ -48,6 +48,7 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     columns_ : list of n_heads sorted arrays of column numbers
     classes_ : (K,) labels
     n_features_in_ : int
+    feature_names_in_ : (D,) names of the columns, where X has any
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not 0 < self.fraction <= 1:
             raise MethodError(f"fraction must lie in (0, 1], got {self.fraction!r}")
         X = self._table(X)
+        _check_feature_names(self, X, reset=True)
         width = int(X.shape[1])
         if width == 0:
             raise DataError(f"0 feature(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
@@ -92,6 +94,7 @@ class SubspaceHeads(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n, K, d) probabilities of every head."""
         check_is_fitted(self, "estimators_")
         X = self._table(X)
+        _check_feature_names(self, X, reset=False)
         if X.shape[1] != self.n_features_in_:
             raise DataError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "

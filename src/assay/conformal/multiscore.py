@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from assay.conformal.head_base import HeadSetClassifier, rules_of, score_vectors, true_vectors
+from assay.conformal.head_base import HeadSetClassifier, as_heads, rules_of, score_vectors, true_vectors
 from assay.conformal.heads import HeadScores, split_heads
 from assay.conformal.label_calibrators import LabelCalibrator
 from assay.conformal.label_scores import LabelScore
@@ -263,12 +263,13 @@ class MultiScoreConformal(HeadSetClassifier):
     def _calibrator(
         self, score: LabelScore, scores: FloatArray, rows: CalibrationRows, seed: int
     ) -> LabelCalibrator:
-        if rows.groups is not None:
-            raise MethodError(
-                f"{type(self).__name__} takes no groups: its cells would have to be learnt for each of them"
-            )
+        made: Any = super()._calibrator(score, scores, rows, seed)
         learnt: Any = score
-        return RankCalibrator(scores, learnt.n_rows + len(scores))
+        calibrator: LabelCalibrator = replace(made, n_cell_rows=learnt.n_rows)
+        return calibrator
+
+    def _make_calibrator(self, scores: FloatArray, proba: Any, codes: Codes, seed: int) -> RankCalibrator:
+        return RankCalibrator(scores)
 
     # ---- what was learnt
 
@@ -308,7 +309,7 @@ class MultiScoreConformal(HeadSetClassifier):
         """Number of calibration rows that form cells."""
         check_is_fitted(self, "calibrator_")
         calibrator: RankCalibrator = self.calibrator_
-        return calibrator.n_rows - len(calibrator.scores)
+        return calibrator.n_cell_rows
 
     @property
     def n_recalibration_rows_(self) -> int:
@@ -340,7 +341,7 @@ class CellScore(LabelScore):
 
     def vectors(self, block: NDArray[Any], u: FloatArray | None) -> FloatArray:
         """(n, K, d) vectors of all labels."""
-        raw = score_vectors(self.rules, block, u) if self.rules else np.moveaxis(block, 0, 2)
+        raw = score_vectors(self.rules, block, u) if self.rules else np.moveaxis(as_heads(block), 0, 2)
         if self.transform is None:
             return np.ascontiguousarray(raw)
         return self.transform(raw.reshape(-1, raw.shape[2])).reshape(raw.shape)
@@ -350,7 +351,7 @@ class CellScore(LabelScore):
         if self.rules:
             raw = true_vectors(self.rules, block, labels, u)
         else:
-            raw = block[:, np.arange(len(labels)), labels].T
+            raw = as_heads(block)[:, np.arange(len(labels)), labels].T
         return np.ascontiguousarray(raw) if self.transform is None else self.transform(raw)
 
     def all(self, proba: NDArray[Any], u: FloatArray | None = None) -> FloatArray:
@@ -368,10 +369,10 @@ class CellScore(LabelScore):
 
 @dataclass(frozen=True, eq=False)
 class RankCalibrator:
-    """One threshold for the scores of the rows that calibrate, out of ``n_rows`` in all."""
+    """One threshold for the scores of the rows that calibrate; ``n_cell_rows`` others form cells."""
 
     scores: FloatArray
-    n_rows: int
+    n_cell_rows: int = 0
 
     def quantiles(self, levels: Sequence[Fraction]) -> FloatArray:
         """(L,) thresholds; +inf where the rows are too few."""
@@ -387,7 +388,7 @@ class RankCalibrator:
             need = smallest_n(level)
             enough = "no number of rows suffices" if need is None else f"at least {need} are needed"
             warnings.warn(
-                f"{n} of {self.n_rows} calibration rows calibrate, the others form cells; at alpha "
+                f"{n} of {n + self.n_cell_rows} calibration rows calibrate, the others form cells; at alpha "
                 f"{float(level):g} {enough} for a finite set: all labels are in it",
                 InfiniteSetWarning,
                 stacklevel=_ASKED,
