@@ -451,3 +451,17 @@ def test_a_trained_zuko_flow():
     np.testing.assert_allclose(method.log_prob(Xt, Yt), expected.numpy(), rtol=1e-3, atol=1e-3)
     assert method.sample(Xt[:4], 10, 0).shape == (4, 10, 2)
     assert method.predict(Xt[:4]).shape == (4, 2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_at_the_end_of_floats_lie_outside_without_a_warning_of_numpy():
+    X, Y = banana(80, 0)
+    region = FlowConformalRegressor(**SMALL).fit(X, Y).predict_region(X[:4])
+    far = np.array([[1e308, -1e308], [1e200, 1.0], [0.0, 1e40], [-1e308, 1e308]])
+    assert not region.contains(far).any()
+
+
+def test_regions_of_no_row_have_an_empty_box():
+    X, Y = banana(80, 0)
+    method = FlowConformalRegressor(**SMALL).fit(X, Y)
+    assert method.predict_region(X[:0]).bounding_box().shape == (0, 2, 2)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -16,12 +15,13 @@ from assay.conformal.flow_density import FlowDensityRegressor
 from assay.conformal.flow_models import SCORES, FlowSampler, check_flow, latent_scores
 from assay.conformal.flow_region import FlowRegion
 from assay.conformal.interval_base import split_rows
+from assay.conformal.leakage import content_keys, leaked
 from assay.conformal.regions import LevelSet, Region
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.quantiles import conformal_quantile
-from assay.core.seeds import derive_seed, row_keys, seed_of
+from assay.core.seeds import derive_seed, seed_of
 from assay.core.state import all_or_nothing
 
 
@@ -136,7 +136,7 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
             self.n_outputs_ = Y.shape[1]
             self._single = to_numpy(y).ndim == 1
             self._seed = seed
-            self._trained_on = _keys(X, Y)
+            self._trained_on = content_keys(X, Y)
             self._calibrate(X_calib, Y_calib)
         return self
 
@@ -197,8 +197,8 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
 
     def _calibrate(self, X: Any, Y: FloatArray) -> None:
         check_flow(self.flow_)
-        keys = _keys(X, Y)
-        if _leaked(keys, self._trained_on):
+        keys = content_keys(X, Y)
+        if leaked(keys, self._trained_on):
             raise DataError(
                 f"all {len(Y)} calibration rows are rows that the flow was trained on: its scores there are "
                 "too small; calibrate on rows it has not seen"
@@ -267,22 +267,3 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """Number of features seen in fit, where the flow knows it."""
         check_is_fitted(self)
         return int(self.flow_.n_features_in_)
-
-
-def _leaked(keys: NDArray[np.uint64], trained_on: NDArray[np.uint64]) -> bool:
-    """Whether all calibration rows are training rows, most of them ones that stand there once.
-
-    Rows that repeat in the data may well fall into both parts.
-    """
-    if len(keys) < 2 or not np.isin(keys, trained_on).all():
-        return False
-    known, times = np.unique(trained_on, return_counts=True)
-    return bool(np.isin(keys, known[times == 1]).mean() > 0.5)
-
-
-def _keys(X: Any, Y: FloatArray) -> NDArray[np.uint64]:
-    """A key for the content of each row, by which training rows are known again; none for text."""
-    features = to_numpy(X)
-    if features.dtype.kind not in "biuf" or len(features) == 0:
-        return np.empty(0, dtype=np.uint64)
-    return row_keys(np.hstack([features.reshape(len(features), -1), Y]), 0, "row")

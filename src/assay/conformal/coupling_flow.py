@@ -94,8 +94,10 @@ class CouplingFlow:
         rows_at_once = max(1, _CHUNK_BYTES // (8 * 2 * width * max(m, 1)))
         for start in range(0, n, rows_at_once):
             rows = slice(start, start + rows_at_once)
-            for coupling in couplings:
-                step(out[rows], logdet[rows], coupling, X[rows] @ coupling.from_x + coupling.layers[0][1])
+            # far values have no float in between: inf and NaN, which the caller judges
+            with np.errstate(over="ignore", invalid="ignore"):
+                for coupling in couplings:
+                    step(out[rows], logdet[rows], coupling, X[rows] @ coupling.from_x + coupling.layers[0][1])
         return out, logdet
 
 

@@ -222,7 +222,8 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def inverse_points(self, Y: Any, X: Any) -> tuple[FloatArray, FloatArray]:
         """z (n, m, q) and log|det dz/dy| (n, m) of m values a row, Y (n, m, q)."""
         features, values = self._features(X), self._values(Y, X)
-        scaled = (values - self.y_scaler_.mean_) / self.y_scaler_.scale_
+        with np.errstate(over="ignore"):
+            scaled = (values - self.y_scaler_.mean_) / self.y_scaler_.scale_
         with threadpool_limits(1):
             z, logdet = self.flow_.inverse(scaled, features)
         return z, logdet - np.log(self.y_scaler_.scale_).sum()

@@ -191,7 +191,7 @@ class FlowRegion(Region):
             # (tries, q): the same steps for every row, output and side
             tried = best[:, :, :, None, :] + reach * rng.normal(size=(_BOX_TRIES, q))
             tried = self._onto_surface(tried)
-            latent = (self.radius * tried).reshape(n, -1, q)
+            latent = (self.radius * tried).reshape(n, 2 * q * _BOX_TRIES, q)
             found = np.empty_like(latent)
             for rows, X in self._pieces(latent.shape[1]):
                 found[rows] = from_latent(self.flow, X, latent[rows])[0]

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from assay.conformal.cross_fit import fit_without, fold_numbers
 from assay.conformal.density_models import check_outputs
 from assay.conformal.interval_base import split_rows
+from assay.conformal.leakage import refuse_training_rows
 from assay.conformal.regions import Region
 from assay.core.checks import FloatArray, refuse_infinite, refuse_nan, row_count
 from assay.core.errors import DataError, MethodError
@@ -83,7 +84,8 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            NaN or infinite targets, lengths or numbers of outputs that differ, too few rows.
+            NaN or infinite targets, lengths or numbers of outputs that differ, too few rows, or
+            calibration rows that are all training rows.
         """
         Y = self._target(X, y, "y")
         self._check_parameters()
@@ -92,6 +94,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             Y_calib = self._target(X_calib, y_calib, "y_calib")
             _same_outputs(Y_calib, Y.shape[1], "y_calib")
+            refuse_training_rows(X, Y, X_calib, Y_calib)
         with all_or_nothing(self):
             self.n_outputs_ = Y.shape[1]
             model = LinearRegression() if self.estimator is None else self.estimator
