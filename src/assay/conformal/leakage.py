@@ -40,8 +40,8 @@ def refuse_training_rows(X: Any, Y: FloatArray, X_calib: Any, Y_calib: FloatArra
     Raises
     ------
     DataError
-        The same table and targets are given twice, or every calibration row, with its targets, is a training row,
-        most of them one that does not repeat.
+        The same table and targets are given twice, or every calibration row, with its targets, is a
+        training row, most of them one that does not repeat.
     """
     same = X_calib is X and len(Y) > 1 and np.array_equal(Y_calib, Y)
     if same or leaked(content_keys(X_calib, Y_calib), content_keys(X, Y)):
