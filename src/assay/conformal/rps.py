@@ -127,10 +127,9 @@ class ReliablePredictionSets(SetClassifier):
         self.random_state = random_state
 
     def _make_model(self) -> Any:
-        if check_count(self.n_partitions, "n_partitions") == 1 or isinstance(
-            self.estimator, PartitionedClassifier
-        ):
-            return super()._make_model()
+        model = super()._make_model()
+        if check_count(self.n_partitions, "n_partitions") == 1 or isinstance(model, PartitionedClassifier):
+            return model
         return PartitionedClassifier(
             self.estimator, self.n_partitions, random_state=seed_of(self.random_state)
         )

@@ -93,10 +93,6 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The label score of the constructor's arguments."""
         raise NotImplementedError
 
-    def _make_model(self) -> Any:
-        """The unfitted model that ``fit`` trains."""
-        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
-
     def _choose_score(
         self, proba: Probabilities, codes: Codes, seed: int
     ) -> tuple[LabelScore, BoolArray | None]:
@@ -108,6 +104,27 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> LabelCalibrator:
         """The calibrator from (n,) true-label scores of rows with labels ``codes``."""
         return MarginalCalibrator(scores)
+
+    def _make_model(self) -> Any:
+        """An untrained copy of the model that ``fit`` trains."""
+        if self.estimator is not None and not hasattr(self.estimator, "fit"):
+            raise MethodError(
+                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
+                "fit. A torch module or a function that is already trained is used by calibrate"
+            )
+        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+
+    def _read(self, proba: Any, name: str = "proba", n_classes: int | None = None) -> Probabilities:
+        """The probabilities that the caller gave, in blocks."""
+        return Probabilities(proba, name, n_classes)
+
+    def _face(self, block: NDArray[Any]) -> NDArray[Any]:
+        """(n, K) of a block of rows: what a row's own random numbers are computed from."""
+        return block
+
+    def _best(self, block: NDArray[Any]) -> Codes:
+        """(n,) the label that each row of a block gets where ``allow_empty`` is false and its set empty."""
+        return np.asarray(np.argmax(block, axis=1))
 
     # ---- with a model
 
@@ -138,7 +155,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, X_calib: Any, y_calib: Any, groups: Any = None, groups_calib: Any = None
     ) -> Self:
         """:meth:`fit`; ``groups`` are those of the rows of X, from which calibration rows may be drawn."""
-        y = _training_labels(X, y)
+        y = training_labels(X, y)
         parse_levels(self.alpha)
         if X_calib is None:
             classes = distinct_labels(y)
@@ -157,11 +174,6 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(
                 f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
                 f"hold {len(classes)} class(es)"
-            )
-        if self.estimator is not None and not hasattr(self.estimator, "fit"):
-            raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
-                "fit. A torch module or a function that is already trained is used by calibrate"
             )
         model = self._make_model()
         model.fit(X, y)
@@ -215,15 +227,15 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         columns = known_labels(known, classes, "the model's classes_")
 
         def probabilities(raw: NDArray[Any]) -> Probabilities:
-            return Probabilities(_in_columns(raw, columns, len(classes)), "the model's probabilities")
+            return Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
 
         def further(X: Any) -> Probabilities:
             return probabilities(predict_probabilities(model, X, outputs)[0])
 
         self._calibrate(probabilities(raw), y, classes, groups, further)
         self.estimator_ = model
-        self.outputs_ = outputs
-        self.columns_ = columns
+        self.outputs_: Any = outputs
+        self.columns_: Any = columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """(n, K) probabilities of the underlying model, in the order of ``classes_``."""
@@ -231,7 +243,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if row_count(X) == 0:
             return np.empty((0, len(self.classes_)))
         raw, _ = predict_probabilities(self.estimator_, X, self.outputs_)
-        return _in_columns(raw, self.columns_, len(self.classes_))
+        return in_columns(raw, self.columns_, len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the most probable label of each row; ties to the lower class."""
@@ -280,7 +292,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Probabilities that are NaN, negative or do not sum to one, missing labels, a label that
             is none of the classes, lengths that differ, or no rows.
         """
-        checked = Probabilities(proba)
+        checked = self._read(proba)
         y = check_labels(y, length=len(checked))
         parse_levels(self.alpha)
         if len(checked) == 0:
@@ -303,7 +315,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters as in ``predict_set``, with (n, K) probabilities in the order of ``classes_``.
         """
         check_is_fitted(self, "calibrator_")
-        return self._sets(Probabilities(proba, n_classes=len(self.classes_)), alpha, groups)
+        return self._sets(self._read(proba, n_classes=len(self.classes_)), alpha, groups)
 
     # ---- the way through
 
@@ -313,7 +325,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: NDArray[Any],
         classes: NDArray[Any],
         groups: Any,
-        further: Callable[[Any], Probabilities] = Probabilities,
+        further: Callable[[Any], Probabilities] | None = None,
     ) -> None:
         codes = known_labels(y, classes)
         seed = seed_of(self.random_state)
@@ -324,10 +336,11 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if groups is not None:
             groups = check_labels(groups, length=len(scores), name="groups")
         if keep is not None:
-            proba = Probabilities(proba.values[keep], proba.name)
+            proba = proba.take(keep)
             scores, codes = scores[keep], codes[keep]
             groups = None if groups is None else groups[keep]
-        calibrator = self._calibrator(score, scores, CalibrationRows(proba, codes, groups, further), seed)
+        rows = CalibrationRows(proba, codes, groups, self._read if further is None else further)
+        calibrator = self._calibrator(score, scores, rows, seed)
         self.classes_ = classes
         self.score_: Any = score
         self.calibrator_: Any = calibrator
@@ -353,7 +366,8 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms from the probabilities of each row, whatever their order; None if not randomised."""
         if not (self.randomised and score.takes_u):
             return None
-        return row_uniforms(unordered_row_keys(np.rint(block * _GRID), seed, "label score"), 1)[:, 0]
+        face = np.rint(self._face(block) * _GRID)
+        return row_uniforms(unordered_row_keys(face, seed, "label score"), 1)[:, 0]
 
     def _true_label_scores(
         self, score: LabelScore, proba: Probabilities, codes: Codes, seed: int
@@ -367,8 +381,9 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms that divide calibration rows into parts, whatever the order of rows and classes."""
         keys = np.empty(len(proba), dtype=np.uint64)
         for rows, block in proba.blocks(self._block_bytes()):
-            own = block[np.arange(len(block)), codes[rows]][:, None]
-            keys[rows] = unordered_row_keys(block, seed, part) ^ row_keys(own, seed, part)
+            face = self._face(block)
+            own = face[np.arange(len(face)), codes[rows]][:, None]
+            keys[rows] = unordered_row_keys(face, seed, part) ^ row_keys(own, seed, part)
         # equal rows must not all fall into one part: each gets a number of its own by counting them
         order = np.lexsort((codes, keys))
         ranked = keys[order]
@@ -390,7 +405,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             score.mark(block, here, self._uniforms(score, block, self.seed_), view)
             if not self.allow_empty:
                 level, row = np.nonzero(~view.any(axis=2))
-                view[level, row, np.argmax(block, axis=1)[row]] = True
+                view[level, row, self._best(block)[row]] = True
         return out[0] if is_scalar else out
 
     def _thresholds(self, levels: tuple[Fraction, ...], n: int, groups: Any) -> FloatArray:
@@ -432,7 +447,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.estimator_.n_features_in_)
 
 
-def _in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
+def in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
     """The model's columns at their places among all classes; classes it does not know get zero."""
     if raw.ndim != 2 or raw.shape[1] != len(columns):
         raise DataError(f"the model's output has shape {raw.shape}, but {len(columns)} classes are expected")
@@ -443,7 +458,7 @@ def _in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[An
     return out
 
 
-def _training_labels(X: Any, y: Any) -> NDArray[Any]:
+def training_labels(X: Any, y: Any) -> NDArray[Any]:
     """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
     if y is None:
         raise DataError("requires y to be passed, but the target y is None")
