@@ -151,7 +151,7 @@ def test_a_flipped_bit_anywhere_is_refused_and_restored(tmp_path, uninterrupted)
     whole = tmp_path / "whole"
     for file in journal_and_checkpoint(whole):
         content = file.read_bytes()
-        for at in range(0, len(content), 41):
+        for at in range(0, len(content), 83):
             path = tmp_path / "broken"
             shutil.copytree(whole, path)
             broken = bytearray(content)
