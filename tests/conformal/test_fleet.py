@@ -376,7 +376,9 @@ def made_late(after):
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_residual_without_bounds_does_not_spoil_its_series(waits):
     fleet, plain = made(), made()
-    for t, (forecast, y) in enumerate([(0.0, 1.0), (1e308, -1e308), (-1e308, 1e308), (0.0, 2.0), (0.0, -1.0)]):
+    for t, (forecast, y) in enumerate(
+        [(0.0, 1.0), (1e308, -1e308), (-1e308, 1e308), (0.0, 2.0), (0.0, -1.0)]
+    ):
         if waits:
             fleet.update(["a"], [t], [forecast], [_NAN])
         step = fleet.update(["a"], [t], [_NAN if waits else forecast], [y])

@@ -134,7 +134,15 @@ def test_json_lines(tmp_path):
     assert [row[:3] for row in rows] == [("a", 1, 1.5), ("7", 2, 2.0), ("a", 3, 2.0)]
     assert [line for line, _ in bad] == [4, 5, 6, 7, 8, 9, 10]
     reasons = " ".join(reason for _, reason in bad)
-    for words in ("no JSON object", "not JSON", "no 'time'", "time True", "forecast [2] is not", "infinite", "half of a"):
+    for words in (
+        "no JSON object",
+        "not JSON",
+        "no 'time'",
+        "time True",
+        "forecast [2] is not",
+        "infinite",
+        "half of a",
+    ):
         assert words in reasons
 
 
@@ -299,7 +307,7 @@ def test_half_a_line_at_the_end_of_a_file_waits_for_its_other_half(tmp_path):
 
 
 def test_a_whole_object_without_a_line_end_is_taken_and_half_of_one_is_not(tmp_path):
-    one, two = ('{"series_id": "a", "time": %d, "forecast": 0}' % t for t in (1, 2))
+    one, two = (json.dumps({"series_id": "a", "time": t, "forecast": 0}) for t in (1, 2))
     path = written(tmp_path, f"{one}\n{two}", "rows.jsonl")
     source = stream(path)
     ((rows, place),) = source.batches(10)
@@ -379,7 +387,7 @@ def test_a_stopped_file_ends_between_two_whole_batches(tmp_path):
     assert sizes == [70_000]
 
 
-def test_a_pipe_that_is_stopped_ends(tmp_path):
+def test_a_pipe_that_is_stopped_ends(tmp_path, monkeypatch):
     path, asked = tmp_path / "pipe", []
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -389,8 +397,9 @@ def test_a_pipe_that_is_stopped_ends(tmp_path):
     times = []
     for rows, _ in source.batches(10, 0.01):
         times += rows.times
-        monitor = source._feed._fill
-        source._feed._fill = lambda: asked.append(True) or monitor()
+        fill = source._feed._fill
+        # the signal comes while nothing does
+        monkeypatch.setattr(source._feed, "_fill", lambda fill=fill: asked.append(True) or fill())
     assert times == [1]
     for descriptor in (reader, writer):
         os.close(descriptor)
