@@ -371,3 +371,19 @@ def test_a_tracker_must_be_one():
 
 def made_late(after):
     return Fleet(ErrorQuantifiedTracker(), alarm_after=after)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_residual_without_bounds_does_not_spoil_its_series(waits):
+    fleet, plain = made(), made()
+    for t, (forecast, y) in enumerate(
+        [(0.0, 1.0), (1e308, -1e308), (-1e308, 1e308), (0.0, 2.0), (0.0, -1.0)]
+    ):
+        if waits:
+            fleet.update(["a"], [t], [forecast], [_NAN])
+        step = fleet.update(["a"], [t], [_NAN if waits else forecast], [y])
+        assert statuses(step) == ["not finite" if abs(forecast) > 1 else "learned"]
+        if abs(forecast) < 1:
+            plain.update(["a"], [t], [forecast], [y])
+    same_state(fleet, plain, but=("counts", "waiting_rows", "issued"))
+    assert np.isfinite(fleet.predict(["a"], [0.0])).all()

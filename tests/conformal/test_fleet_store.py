@@ -151,7 +151,7 @@ def test_a_flipped_bit_anywhere_is_refused_and_restored(tmp_path, uninterrupted)
     whole = tmp_path / "whole"
     for file in journal_and_checkpoint(whole):
         content = file.read_bytes()
-        for at in range(0, len(content), 41):
+        for at in range(0, len(content), 83):
             path = tmp_path / "broken"
             shutil.copytree(whole, path)
             broken = bytearray(content)
@@ -273,3 +273,12 @@ def test_only_a_fresh_fleet_takes_a_state(tmp_path):
     fleet.update(["a"], [1], [0.0], [1.0])
     with pytest.raises(StoreError, match="give a fresh one"):
         DurableFleet(fleet, tmp_path / "s")
+
+
+def test_an_unfinished_checkpoint_does_not_stay_for_ever(tmp_path):
+    with opened(tmp_path / "s") as state:
+        feed(state, 0, 2)
+    (tmp_path / "s" / "checkpoint-000000000001.part").write_bytes(b"half")
+    with opened(tmp_path / "s") as state:
+        feed(state, 2, 4)
+    assert not list((tmp_path / "s").glob("*.part"))

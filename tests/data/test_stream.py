@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -36,10 +37,9 @@ def read(path, size=100, **options):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_plain_csv(tmp_path, end, last, mark):
-    text = mark + end.join(["series_id,time,forecast,actual", "a,1,2.5,3", "b_1,2,-1e3,"]) + end * last
+def test_plain_csv(tmp_path, end, mark):
+    text = mark + end.join(["series_id,time,forecast,actual", "a,1,2.5,3", "b_1,2,-1e3,", ""])
     rows, bad = read(written(tmp_path, text))
     assert rows[0] == ("a", 1, 2.5, 3.0)
     assert rows[1][:3] == ("b_1", 2, -1000.0)
@@ -103,8 +103,8 @@ def test_the_plain_way_and_the_careful_way_agree(tmp_path):
         f"s{i % 7},{i},{float(rng.normal())!r},{'' if i % 5 == 0 else repr(float(rng.normal()))}"
         for i in range(200)
     ]
-    plain, _ = read(written(tmp_path, _HEADER + "\n".join(lines)))
-    careful, bad = read(written(tmp_path, _HEADER + "\n".join([*lines, '"'])))
+    plain, _ = read(written(tmp_path, _HEADER + "\n".join([*lines, ""])))
+    careful, bad = read(written(tmp_path, _HEADER + "\n".join([*lines, '"', ""])))
     assert len(bad) == 1
     np.testing.assert_array_equal([row[1:] for row in plain], [row[1:] for row in careful])
     assert [row[0] for row in plain] == [row[0] for row in careful]
@@ -112,7 +112,7 @@ def test_the_plain_way_and_the_careful_way_agree(tmp_path):
 
 def test_dates_are_microseconds_in_utc(tmp_path):
     lines = ["a,1970-01-01,1,1", "a,1970-01-01T00:00:01.5Z,1,1", "a,1970-01-01 02:00:02+02:00,1,1"]
-    rows, bad = read(written(tmp_path, _HEADER + "\n".join(lines)))
+    rows, bad = read(written(tmp_path, _HEADER + "\n".join([*lines, ""])))
     assert [row[1] for row in rows] == [0, 1_500_000, 2_000_000]
     assert not bad
 
@@ -128,12 +128,21 @@ def test_json_lines(tmp_path):
         json.dumps({"series_id": "a", "time": True, "forecast": 2}),
         json.dumps({"series_id": "a", "time": 4, "forecast": [2]}),
         json.dumps({"series_id": "a", "time": 4, "forecast": 10**400}),
+        '{"series_id": "\\ud800", "time": 5, "forecast": 1}',
     ]
     rows, bad = read(written(tmp_path, "\n".join(lines), "rows.jsonl"))
     assert [row[:3] for row in rows] == [("a", 1, 1.5), ("7", 2, 2.0), ("a", 3, 2.0)]
-    assert [line for line, _ in bad] == [4, 5, 6, 7, 8, 9]
+    assert [line for line, _ in bad] == [4, 5, 6, 7, 8, 9, 10]
     reasons = " ".join(reason for _, reason in bad)
-    for words in ("no JSON object", "not JSON", "no 'time'", "time True", "forecast [2] is not", "infinite"):
+    for words in (
+        "no JSON object",
+        "not JSON",
+        "no 'time'",
+        "time True",
+        "forecast [2] is not",
+        "infinite",
+        "half of a",
+    ):
         assert words in reasons
 
 
@@ -260,3 +269,138 @@ def test_parquet_kinds(tmp_path):
     frame.drop(columns="time").to_parquet(path)
     with pytest.raises(DataError, match="has no column 'time'"):
         stream(path)
+
+
+def test_decimals_of_parquet_are_numbers(tmp_path):
+    path = tmp_path / "x.parquet"
+    price = [Decimal("1.25"), Decimal("2.50")]
+    pd.DataFrame({"series_id": ["a", "b"], "time": 1, "forecast": price, "actual": price}).to_parquet(path)
+    assert read(path) == ([("a", 1, 1.25, 1.25), ("b", 1, 2.5, 2.5)], [])
+
+
+def test_a_parquet_file_written_anew_with_as_many_rows_is_another(tmp_path):
+    path, said = tmp_path / "x.parquet", []
+    frame = pd.DataFrame({"series_id": ["a", "b"], "time": 1, "forecast": 0.0, "actual": [1.0, 2.0]})
+    frame.to_parquet(path)
+    source = stream(path)
+    ((_, place),) = source.batches(10)
+    source.close()
+    assert read(path, position=place, say=said.append) == ([], [])
+    assert not said
+    frame.assign(time=2).to_parquet(path)
+    assert [row[1] for row in read(path, position=place, say=said.append)[0]] == [2, 2]
+    assert "not what was read before" in said[0]
+
+
+def test_half_a_line_at_the_end_of_a_file_waits_for_its_other_half(tmp_path):
+    path, said = written(tmp_path, _HEADER + "a,1,2,3\na,2,2,1"), []
+    source = stream(path, say=said.append)
+    ((rows, place),) = source.batches(10)
+    source.close()
+    assert rows.times == [1]
+    assert "the last line has no line end" in said[0]
+    with path.open("a") as file:
+        file.write("7.5\na,3,2,x\n")
+    rows, bad = read(path, position=place)
+    assert rows == [("a", 2, 2.0, 17.5)]
+    assert [line for line, _ in bad] == [4]
+
+
+def test_a_whole_object_without_a_line_end_is_taken_and_half_of_one_is_not(tmp_path):
+    one, two = (json.dumps({"series_id": "a", "time": t, "forecast": 0}) for t in (1, 2))
+    path = written(tmp_path, f"{one}\n{two}", "rows.jsonl")
+    source = stream(path)
+    ((rows, place),) = source.batches(10)
+    source.close()
+    assert rows.times == [1, 2]
+    path.write_text(f"{one}\n{two}\nx\n{two[:-4]}")
+    rows, bad = read(path, position=place)
+    assert (rows, [line for line, _ in bad]) == ([], [3])
+
+
+def test_a_row_that_is_refused_does_not_decide_what_times_are(tmp_path):
+    rows, bad = read(written(tmp_path, _HEADER + "a,20240101,x,1\na,2024-01-02,1,1\n"))
+    assert len(rows) == len(bad) == 1
+
+
+def test_what_was_appended_before_a_file_was_moved_away_comes_first(tmp_path):
+    path = written(tmp_path, _HEADER + "a,1,2,3\n")
+    said, times = [], []
+    source = stream(path, follow=True, stop=lambda: len(times) >= 3, say=said.append)
+    for rows, _ in source.batches(10, 0.0):
+        times += rows.times
+        if times == [1]:
+            with path.open("a") as file:
+                file.write("a,2,2,3\na,9")
+            path.rename(tmp_path / "rows.1")
+            path.write_text(_HEADER + "a,3,2,3\n")
+    source.close()
+    assert times == [1, 2, 3]
+    assert "the last line has no line end" in said[0]
+    assert "was replaced or cut" in said[1]
+
+
+def test_a_file_cut_and_grown_beyond_where_it_was_is_read_from_its_beginning(tmp_path, monkeypatch):
+    path = written(tmp_path, _HEADER + "a,1,2,3\n")
+    said, times = [], []
+    source = stream(path, follow=True, stop=lambda: len(times) >= 3, say=said.append)
+
+    def while_it_waits(_seconds):
+        if times == [1]:
+            path.write_text(_HEADER + "b,2,2,3\nb,3,2,3\n")
+
+    monkeypatch.setattr("assay.data.stream.time.sleep", while_it_waits)
+    for rows, _ in source.batches(10, 0.0):
+        times += rows.times
+    source.close()
+    assert times == [1, 2, 3]
+    assert "was replaced or cut" in said[0]
+
+
+def test_a_header_may_come_at_any_moment(tmp_path, monkeypatch):
+    path, times = written(tmp_path, ""), []
+    source = stream(path, follow=True, stop=lambda: bool(times))
+    skip = source._feed.skip
+
+    def then_it_comes(unwanted):
+        found = skip(unwanted)
+        if not path.stat().st_size:
+            path.write_text(_HEADER + "a,1,2,3\n")
+        return found
+
+    monkeypatch.setattr(source._feed, "skip", then_it_comes)
+    for rows, _ in source.batches(10, 0.0):
+        times += rows.times
+    source.close()
+    assert times == [1]
+
+
+def test_a_stopped_file_ends_between_two_whole_batches(tmp_path):
+    path = written(tmp_path, _HEADER + "".join(f"a,{t},2,3\n" for t in range(100_000)))
+    stopped = []
+    source = stream(path, stop=lambda: bool(stopped))
+    sizes = []
+    for rows, _ in source.batches(70_000):
+        sizes.append(len(rows))
+        stopped.append(True)
+    source.close()
+    assert sizes == [70_000]
+
+
+def test_a_pipe_that_is_stopped_ends(tmp_path, monkeypatch):
+    path, asked = tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(path, os.O_WRONLY)
+    source = stream(path, stop=lambda: bool(asked))
+    os.write(writer, (_HEADER + "a,1,2,3\n").encode())
+    times = []
+    for rows, _ in source.batches(10, 0.01):
+        times += rows.times
+        fill = source._feed._fill
+        # the signal comes while nothing does
+        monkeypatch.setattr(source._feed, "_fill", lambda fill=fill: asked.append(True) or fill())
+    assert times == [1]
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+    source.close()

@@ -119,8 +119,12 @@ class _Watch:
         self._before = dict(state.fleet.counts)
         self._begun = self._shown = time.monotonic()
         note = state.note
+        # of files that this run does not write, the lengths stay known for one that does
+        self._known = {name: note[name] for name in ("out", "alarms") if note.get(name)}
         form = question.out_format or ("jsonl" if _is_json(question.out) else "csv")
         self._format = as_json if form == "jsonl" else as_csv
+        if question.out and question.alarms and question.out.resolve() == question.alarms.resolve():
+            raise DataError(f"--out and --alarms are one file, {question.out}; name two")
         header = "" if form == "jsonl" else as_csv([COLUMNS])
         self._out: OutFile | Stdout = (
             Stdout(header) if question.out is None else OutFile(question.out, note.get("out"), header)
@@ -129,6 +133,10 @@ class _Watch:
         self._alarms = None if question.alarms is None else OutFile(question.alarms, note.get("alarms"), "")
         if self._alarms is not None:
             stack.enter_context(closing(self._alarms))
+        # known as ours before anything is in them, or a kill would leave files that are nobody's
+        files = {name: file.position() for name, file in self._files().items()}
+        if any(note.get(name) != place for name, place in files.items()):
+            state.keep_note({**note, **files})
         self._stream = stack.enter_context(
             closing(
                 open_stream(
@@ -180,13 +188,15 @@ class _Watch:
             self._out.write(self._format(self._answers(rows, step)))
             if step.drifts:
                 self._cry(step.drifts)
-            note: dict[str, Any] = {"input": position, "out": self._out.position()}
-            if self._alarms is not None:
-                note["alarms"] = self._alarms.position()
-            return note
+            files = {name: file.position() for name, file in self._files().items()}
+            return {"input": position, **self._known, **files}
 
         self._state.update(rows.ids, rows.time_array(), rows.forecasts, rows.actuals, note=answer)
         self._rows += len(rows)
+
+    def _files(self) -> dict[str, OutFile]:
+        files = {"out": self._out, "alarms": self._alarms}
+        return {name: file for name, file in files.items() if isinstance(file, OutFile)}
 
     def _answers(self, rows: Rows, step: FleetStep) -> Iterator[tuple[Any, ...]]:
         at = np.flatnonzero(step.status <= ISSUED)
@@ -214,7 +224,7 @@ class _Watch:
         self._clear_progress()
         for drift in drifts[:_SHOWN_ALARMS]:
             click.echo(
-                f"alarm: series {drift.series_id} at {self._time(drift.time)}: {drift.misses} of "
+                f"alarm: series {_shown(drift.series_id)} at {self._time(drift.time)}: {drift.misses} of "
                 f"{drift.outcomes} outcomes missed ({drift.misses / drift.outcomes:.1%}) since its test "
                 f"began, alpha is {self._state.fleet.alpha:g}; evidence {drift.evidence:.3g}",
                 err=True,
@@ -292,6 +302,11 @@ class _Watch:
     def _clear_progress(self) -> None:
         if sys.stderr.isatty() and not self._question.quiet:
             sys.stderr.write("\r\x1b[K")
+
+
+def _shown(name: str) -> str:
+    """An id for a terminal, on which control characters would act."""
+    return name if name.isprintable() else repr(name)
 
 
 def _is_json(path: Path | None) -> bool:

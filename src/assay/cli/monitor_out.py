@@ -7,13 +7,15 @@ import io
 import json
 import math
 import os
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.durable import write_all
+from assay.core.durable import sync_folder, write_all
 from assay.core.errors import DataError
+from assay.data.stream import tail_checksum
 
 COLUMNS = ("batch", "series_id", "time", "forecast", "lower", "upper", "covered", "alarm")
 
@@ -22,8 +24,12 @@ Position = dict[str, Any]
 
 def as_csv(rows: Iterable[Sequence[Any]]) -> str:
     """Rows as lines of CSV."""
+    held = list(rows)
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    csv.writer(out, lineterminator="\n").writerows(held)
+    if "\r" in out.getvalue():  # which is left without quotes beside this line end
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(held)
     return out.getvalue()
 
 
@@ -57,14 +63,19 @@ class OutFile:
         length = int(kept["length"]) if known and kept is not None else 0
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            there = os.fstat(self._descriptor).st_size
-            if there < length and there > 0:
+            status = os.fstat(self._descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"{path} is no file that can be cut; for a pipe leave --out away")
+            there = status.st_size
+            sync_folder(path.resolve().parent)
+            if there > 0 and not known:
+                raise DataError(f"{path} is there already and not of this state; name another file")
+            tail = kept.get("tail") if kept else None
+            if there > 0 and tail != tail_checksum(self._descriptor, length):
                 raise DataError(
-                    f"{path} has {there} bytes, but {length} were written to it: it was changed since. "
+                    f"{path} is not what was written to it, {length} bytes: it was changed since. "
                     "Name another file, or move this one away"
                 )
-            if there > length and not known:
-                raise DataError(f"{path} is there already and not of this state; name another file")
             self.length = min(there, length)
             os.ftruncate(self._descriptor, self.length)
         except OSError as error:
@@ -84,7 +95,11 @@ class OutFile:
 
     def position(self) -> Position:
         """The length that belongs to the batches written so far."""
-        return {"path": str(self.path.resolve()), "length": self.length}
+        return {
+            "path": str(self.path.resolve()),
+            "length": self.length,
+            "tail": tail_checksum(self._descriptor, self.length),
+        }
 
     def close(self) -> None:
         """Close the file."""
@@ -102,9 +117,6 @@ class Stdout:
         sys.stdout.write(self._header + text)
         sys.stdout.flush()
         self._header = ""
-
-    def position(self) -> None:
-        """Nothing is known of what became of it."""
 
     def close(self) -> None:
         """Standard output stays open."""

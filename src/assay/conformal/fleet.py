@@ -24,6 +24,8 @@ STATUS = ("learned", "issued", "repeated", "late", "no forecast", "not finite")
 LEARNED, ISSUED, REPEATED, LATE, NO_FORECAST, NOT_FINITE = range(len(STATUS))
 #: kinds of time by their code in the state; 0 before the first row
 _TIME_KINDS = ("", "number", "date")
+#: a residual beyond it is as good as infinite: ranges and sums of a few of them are no numbers
+_FARTHEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ class Fleet:
         return {
             "tracker": f"{type(tracker).__module__}.{type(tracker).__qualname__}",
             "score": "signed" if self._sides == 2 else "absolute",
-            **{f"tracker {name}": value for name, value in parameters.items()},
+            "alpha": repr(self.alpha),
+            **{f"tracker {name}": value for name, value in parameters.items() if name != "alpha"},
             "alarm_level": repr(self.alarm.level),
             "alarm_scope": self.alarm.scope,
             "alarm_after": repr(self.alarm.after),
@@ -338,6 +341,12 @@ class Fleet:
         status[~has & given & (time > issued)] = ISSUED
         status[np.where(has, time < last, (time <= issued) & ~waits & (time != last))] = LATE
         status[(time == last) | (~has & waits)] = REPEATED
+        centre = forecast
+        if waits.any():
+            kept = columns["waiting_rows"][series, waiting.argmax(axis=1), 0]
+            centre = np.where(waits, kept, forecast)
+        with np.errstate(over="ignore"):
+            status[(status == LEARNED) & (np.abs(actual - centre) > _FARTHEST)] = NOT_FINITE
         batch.status[rows] = status
 
         learn = status == LEARNED

@@ -145,6 +145,11 @@ class DurableFleet:
             self.checkpoint()
         return step
 
+    def keep_note(self, note: Note) -> None:
+        """Keep a note without a batch, in a checkpoint; on the disk when this returns."""
+        self.note = dict(note)
+        self.checkpoint()
+
     def checkpoint(self) -> int:
         """Write the whole state; the number of bytes."""
         size = self._folder.checkpoint(self._about(), self.fleet.state_views())

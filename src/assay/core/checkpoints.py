@@ -151,6 +151,8 @@ class StateFolder:
                 if number < keep[0]:
                     with suppress(FileNotFoundError):
                         self._file(kind, number).unlink()
+        for part in self.path.glob("*.part"):  # of a checkpoint that was never finished
+            part.unlink()
         sync_folder(self.path)
         return size
 

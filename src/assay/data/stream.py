@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import stat
@@ -27,7 +28,11 @@ Position = dict[str, Any]
 
 
 class LineFeed:
-    """Lines of a descriptor, taken as many as asked for; long ones are cut, and never held whole."""
+    """Lines of a descriptor, taken as many as asked for; long ones are cut, and never held whole.
+
+    What stands behind the last line end of a file may be half of a line, and half a number is a number:
+    it is left where it is, unless it is a whole JSON object. A pipe that has ended has said all.
+    """
 
     def __init__(self, descriptor: int, offset: int, *, follow: bool, stop: Callable[[], bool]) -> None:
         self.descriptor, self.offset = descriptor, offset
@@ -39,6 +44,8 @@ class LineFeed:
         self._dropped = 0
         self.ended = False
         self._unfinished = False  # whether the last line has no line end
+        self.unended = 0  # lines taken whose end is still to come
+        self.left = False  # whether something without a line end was left at the end of a file
 
     def take(self, most: int, patience: float) -> list[bytes]:
         """Up to ``most`` lines; fewer at the end, or if nothing more comes for ``patience`` seconds."""
@@ -53,6 +60,8 @@ class LineFeed:
                     break
             elif self._regular and self._follow:
                 break
+        if self._regular and self._stop() and len(self._lines) < most and not self.ended:
+            return []  # the batches of a file do not depend on where it was stopped
         taken, self._lines = self._lines[:most], self._lines[most:]
         self.offset += sum(map(len, taken)) + len(taken)
         for line in taken:
@@ -60,7 +69,13 @@ class LineFeed:
                 self.offset += self._extra.pop(0)
         if self.ended and not self._lines and taken and self._unfinished:
             self.offset -= 1
+            self.unended = 1
         return taken
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._rest)
 
     def skip(self, unwanted: Callable[[bytes], bool]) -> int:
         """Take lines as long as ``unwanted`` says so of the next; their number."""
@@ -88,7 +103,9 @@ class LineFeed:
                     time.sleep(_POLL_SECONDS)
                 return False
             self.ended = True
-            if self._rest:
+            if self._rest and self._regular and not _is_object(self._rest):
+                self.left = True
+            elif self._rest:
                 self._unfinished = True
                 self._add(self._rest)
                 self._rest = b""
@@ -154,12 +171,15 @@ class TextStream:
         while not self._stop():
             if self._parser is None:
                 self._line += self._feed.skip(self._unwanted)
-            taken = self._feed.take(size, patience)
+            taken = self._feed.take(size, patience) if self._parser is not None else []
             if taken:
                 first = self._line + 1
-                self._line += len(taken)
+                self._line += len(taken) - self._feed.unended
                 yield self._plain_rows(taken, first) or self._any_rows(taken, first), self.position()
+            elif self._stop():
+                return
             elif self._feed.ended:
+                self._say_left()
                 return
             else:
                 self._wait()
@@ -173,7 +193,7 @@ class TextStream:
             "path": str(self._path.resolve()),
             "offset": offset,
             "line": self._line,
-            "tail": _tail(self._feed.descriptor, offset),
+            "tail": tail_checksum(self._feed.descriptor, offset),
         }
 
     def close(self) -> None:
@@ -197,7 +217,7 @@ class TextStream:
         feed = LineFeed(descriptor, 0, follow=self._follow, stop=self._stop)
         if position and stat.S_ISREG(mode) and position.get("path") == str(self._path.resolve()):
             offset = int(position["offset"])
-            if _tail(descriptor, offset) != position["tail"]:
+            if tail_checksum(descriptor, offset) != position["tail"]:
                 self._say(f"{self._path} is not what was read before; it is read from its beginning")
             elif offset:
                 begun = os.pread(descriptor, _CHUNK, 0).split(b"\n")
@@ -251,18 +271,32 @@ class TextStream:
     def _wait(self) -> None:
         """At the end of a file that is followed: a new one in its place is opened, else wait."""
         assert self._path is not None
-        own = os.fstat(self._feed.descriptor)
+        descriptor = self._feed.descriptor
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        before = tail_checksum(descriptor, place)
+        time.sleep(_POLL_SECONDS)
+        own = os.fstat(descriptor)
+        cut = tail_checksum(descriptor, place) != before
+        if not cut and own.st_size > place:
+            return  # also of a file that was moved away, what is left of it comes first
         try:
             there = os.stat(self._path)
         except FileNotFoundError:
             there = own
-        if there.st_ino != own.st_ino or there.st_dev != own.st_dev or there.st_size < self._feed.offset:
+        if cut or there.st_ino != own.st_ino or there.st_dev != own.st_dev:
+            self._say_left()
             self._say(f"{self._path} was replaced or cut; it is read from its beginning")
-            os.close(self._feed.descriptor)
+            os.close(descriptor)
             self._parser, self._line = None, 0
             self._feed = self._open(None)
-        else:
-            time.sleep(_POLL_SECONDS)
+
+    def _say_left(self) -> None:
+        """Say that the last line was left because it may be half of one."""
+        if self._feed.left or self._feed.unfinished:
+            self._say(
+                f"{self._where}: the last line has no line end, so that it may be half written; it was not "
+                "taken. If the file is complete, end that line"
+            )
 
 
 def _decode(raw: bytes) -> str:
@@ -274,7 +308,14 @@ def _decode(raw: bytes) -> str:
         raise ValueError(f"the line is not UTF-8 (byte 0x{raw[error.start]:02x})") from None
 
 
-def _tail(descriptor: int, offset: int) -> int:
+def _is_object(raw: bytes) -> bool:
+    try:
+        return isinstance(json.loads(raw.removeprefix(_MARK)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def tail_checksum(descriptor: int, offset: int) -> int:
     """Checksum of what stands before an offset; -1 where the file does not reach it."""
     start = max(0, offset - _TAIL)
     try:
@@ -295,6 +336,7 @@ class ParquetStream:
         position: Mapping[str, Any] | None = None,
         kind: str = "",
         stop: Callable[[], bool] = lambda: False,
+        say: Callable[[str], None] = lambda _line: None,
     ) -> None:
         import pyarrow as pa
         from pyarrow import parquet
@@ -313,8 +355,13 @@ class ParquetStream:
                 "--columns says which are which"
             )
         self._row = 0
+        # a file of the same length written anew is another one, and is read from its beginning
+        self._checksum = _checksum(path)
         if position and position.get("path") == str(path.resolve()):
-            self._row = int(position["row"]) if position.get("rows") == self._file.metadata.num_rows else 0
+            if position.get("checksum") == self._checksum:
+                self._row = int(position["row"])
+            else:
+                say(f"{path} is not what was read before; it is read from its beginning")
 
     def batches(self, size: int, patience: float = 0.5) -> Iterator[tuple[Rows, Position]]:
         """Rows of up to ``size`` lines each, and the position behind them."""
@@ -354,12 +401,20 @@ class ParquetStream:
         return {
             "path": str(self._path.resolve()),
             "row": self._row,
-            "rows": self._file.metadata.num_rows,
+            "checksum": self._checksum,
         }
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found = zlib.crc32(chunk, found)
+    return found
 
 
 def _plain(column: Any) -> list[Any]:
@@ -371,6 +426,8 @@ def _plain(column: Any) -> list[Any]:
         column = column.cast(pa.timestamp("us", tz=kind.tz), safe=False)
     elif pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us"))
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
     elif pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
     return list(column.to_pylist())
@@ -388,5 +445,4 @@ def open_stream(path: Path | None, *, form: str | None, follow: bool, **options:
         raise DataError(
             "Parquet is read from a whole file; --follow and standard input need CSV or JSON lines"
         )
-    options.pop("say", None)
     return ParquetStream(path, **options)

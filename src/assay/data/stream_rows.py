@@ -72,8 +72,9 @@ class RowReader:
         for line, (name, stamp, forecast, actual) in zip(lines, values, strict=True):
             try:
                 series = _series(name)
-                time = self._time(stamp)
+                time, kind = self._time(stamp)
                 centre, outcome = _number(forecast, "forecast"), _number(actual, "actual")
+                self._decide(kind, stamp)
             except ValueError as error:
                 problems.append(BadRow(line, str(error)))
             else:
@@ -102,18 +103,20 @@ class RowReader:
         times = [known[stamp][0] for stamp in stamps]
         return Rows(range(first, first + len(ids)), ids, times, stamps, centres, outcomes, [], self.kind)
 
-    def _time(self, stamp: Any) -> int:
+    def _time(self, stamp: Any) -> tuple[int, str]:
         known = self._known.get(stamp) if isinstance(stamp, str) else None
         if known is None:
             known = _time(stamp)
             if isinstance(stamp, str):
                 self._known[stamp] = known
-        time, kind = known
+        return known
+
+    def _decide(self, kind: str, stamp: Any) -> None:
+        """The first row that can be used decides what times are."""
         if kind != self.kind:
             if self.kind:
                 raise ValueError(f"time {_show(stamp)} is a {kind}, those before were {self.kind}s")
             self.kind = kind
-        return time
 
 
 def _plain_numbers(cells: Sequence[str]) -> list[float] | None:
@@ -136,6 +139,8 @@ def _show(value: Any) -> str:
 def _series(name: Any) -> str:
     if isinstance(name, str):
         text = name.strip()
+        if text and not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError(f"the series {_show(name)} holds half of a character")
         if text:
             return text
     elif isinstance(name, (int, np.integer)) and not isinstance(name, bool):
