@@ -424,3 +424,24 @@ def test_a_kill_between_the_first_answer_and_its_record(tmp_path, monkeypatch):
             run(given)
     assert run(given) == 0
     assert (tmp_path / "out.csv").read_text().count("\n") == 2
+
+
+def test_the_tracker_is_named_with_the_reason_where_it_is_the_default(tmp_path, capsys):
+    source = made(tmp_path / "rows.csv", steps=3)
+    plain = ["monitor", str(source), "--out", str(tmp_path / "out.csv")]
+    assert run([*plain, "--state", str(tmp_path / "s")]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("tracker: eci (lr='auto'), the default: no learning rate to choose")
+    assert "--tracker" in err.splitlines()[0]
+    other = ["--state", str(tmp_path / "t"), "--tracker", "aci", "--out", str(tmp_path / "o.csv")]
+    assert run([*plain[:2], *other, "--set", "window=20"]) == 0
+    err = capsys.readouterr().err
+    assert err.splitlines()[0].startswith("tracker: aci (")
+    assert "window=20" in err.splitlines()[0]
+    assert "the default" not in err
+    assert run([*plain[:2], "--state", str(tmp_path / "u"), "--quiet"]) == 0
+    assert not capsys.readouterr().err
+    assert run(["monitor", "--help"]) == 0
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "[default: eci]" in help_text
+    assert "no learning rate to choose" in help_text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.monitor_options import columns, parameters
+from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, columns, parameters
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -22,9 +22,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--tracker",
+    default=DEFAULT_TRACKER,
+    show_default=True,
     metavar="ID",
-    help="A tracker of `assay methods --task online`, or your own as package.module:Class.  "
-    "[default: the first of a paper]",
+    help="A tracker of `assay methods --task online`, or your own as package.module:Class. The default has "
+    f"{WHY_DEFAULT}.",
 )
 @click.option(
     "--alpha", default="0.1", show_default=True, metavar="SHARE", help="The share that may be missed."
@@ -125,7 +127,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def monitor(
     source: str,
     state: Path,
-    tracker: str | None,
+    tracker: str,
     alpha: str,
     lr: str | None,
     settings: dict[str, object],

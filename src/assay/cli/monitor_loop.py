@@ -19,10 +19,11 @@ import click
 import numpy as np
 
 from assay.cli import text
+from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT
 from assay.cli.monitor_out import COLUMNS, OutFile, Stdout, as_csv, as_json
 from assay.conformal.fleet import ISSUED, STATUS, Drift, Fleet, FleetStep
 from assay.conformal.fleet_store import DurableFleet
-from assay.core.cards import Card, all_cards, get_card, import_object
+from assay.core.cards import get_card, import_object
 from assay.core.errors import DataError, MethodError
 from assay.data.stream import open_stream
 from assay.data.stream_rows import BadRow, Rows
@@ -41,7 +42,7 @@ class Question:
 
     source: Path | None
     state: Path
-    tracker: str | None
+    tracker: str
     settings: Mapping[str, object]
     fleet: Mapping[str, Any]
     batch: int
@@ -57,30 +58,24 @@ class Question:
     quiet: bool
 
 
-def build_tracker(name: str | None, settings: Mapping[str, object]) -> Any:
-    """The tracker of a card, or of ``package.module:Class``, with settings of its own.
-
-    None: that of the first paper's card that has one.
-    """
-    if name is not None and ":" in name:
+def build_tracker(name: str, settings: Mapping[str, object]) -> tuple[Any, str]:
+    """The tracker of a card, or of ``package.module:Class``, with these settings; and what it is called."""
+    if ":" in name:
         made, given = import_object(name), dict(settings)
     else:
-        card = _first_paper() if name is None else get_card(name)
+        card = get_card(name)
         spec = card.defaults.get("tracker")
         if card.task != "online" or not isinstance(spec, Mapping):
             raise MethodError(f"{name} is no tracker of a stream; `assay methods --task online` lists them")
         name, made = card.id, import_object(spec["class"])
         given = {**{key: value for key, value in spec.items() if key != "class"}, **settings}
+    said = ", ".join(f"{key}={value!r}" for key, value in given.items()) or "its own defaults"
     try:
-        return made(**given)
+        return made(**given), f"{name} ({said})"
     except TypeError as error:
         raise MethodError(
             f"{name} does not take {', '.join(settings) or 'these parameters'}: {error}"
         ) from None
-
-
-def _first_paper() -> Card:
-    return next(c for c in all_cards().values() if c.role == "paper" and "tracker" in c.defaults)
 
 
 def watch(question: Question) -> int:
@@ -88,9 +83,14 @@ def watch(question: Question) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(_signals())
         notices = stack.enter_context(text.collected_warnings())
-        fleet = Fleet(build_tracker(question.tracker, question.settings), **question.fleet)
+        tracker, said = build_tracker(question.tracker, question.settings)
+        fleet = Fleet(tracker, **question.fleet)
         text.show_warnings(notices)
+        if question.tracker == DEFAULT_TRACKER:
+            said += f", the default: {WHY_DEFAULT}; --tracker names another"
         state = stack.enter_context(DurableFleet(fleet, question.state, restore=question.restore))
+        if not question.quiet:
+            click.echo(f"tracker: {said}", err=True)
         return _Watch(question, state, stop, stack).run()
 
 

@@ -9,6 +9,9 @@ import click
 
 ROLES = ("series_id", "time", "forecast", "actual")
 
+DEFAULT_TRACKER = "eci"
+WHY_DEFAULT = "no learning rate to choose, and intervals that widen at once after a large miss"
+
 
 def parameters(
     _context: click.Context | None, _option: click.Parameter | None, values: Iterable[str]
