@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, columns, parameters
+from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead, columns, max_ahead, parameters
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -121,6 +121,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="What a row that cannot be used does.",
 )
 @click.option(
+    "--max-ahead",
+    callback=max_ahead,
+    metavar="TIME",
+    help="Refuse rows whose time is more than this after the newest before them: a whole number, or 90s, "
+    "30min, 12h, 7d for dates.  [default: any time is taken]",
+)
+@click.option(
     "--restore", is_flag=True, help="Where the state is damaged, go back to the last one that is whole."
 )
 @click.option("--quiet", is_flag=True, help="Only errors and alarms on stderr.")
@@ -146,6 +153,7 @@ def monitor(
     out_format: str | None,
     alarms: Path | None,
     bad_rows: str,
+    max_ahead: Ahead | None,
     restore: bool,
     quiet: bool,
 ) -> int:
@@ -190,6 +198,7 @@ def monitor(
         out_format=out_format,
         alarms=alarms,
         stop_at_bad=bad_rows == "stop",
+        ahead=max_ahead,
         restore=restore,
         quiet=quiet,
     )
