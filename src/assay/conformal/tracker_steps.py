@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_base import OnlineTracker, State
+from assay.conformal.tracker_base import OnlineTracker, State, column_slices
 from assay.conformal.tracker_compiled import advance, compiled, has_numba
 from assay.conformal.tracker_rates import (
     fresh_mixture,
@@ -124,12 +124,7 @@ class StepTracker(OnlineTracker):
 
     def _blocks(self) -> dict[str, slice]:
         """Where each column, or group of columns, of a rate stands."""
-        widths = {"threshold": 1, **self._columns()}
-        ends = np.cumsum(list(widths.values()))
-        return {
-            name: slice(int(end) - width, int(end))
-            for (name, width), end in zip(widths.items(), ends, strict=True)
-        }
+        return column_slices({"threshold": 1, **self._columns()})
 
     def _pack(self, state: State) -> State:
         """(n_series, rates, width) columns, without the axes that are 1 for this tracker."""

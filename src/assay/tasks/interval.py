@@ -113,11 +113,7 @@ class IntervalTask(Task):
         slab = measures.worst_slab(split.X_test, covered, seed=split.seed)
         metrics = {
             "coverage": float(covered.mean()),
-            "mean_width": float(width.mean()),
-            "median_width": float(np.median(width)),
-            "share_infinite": float(np.isinf(width).mean()),
-            "share_empty": float(measures.is_empty(interval).mean()),
-            "interval_score": float(measures.interval_score(interval, y, alpha).mean()),
+            **measures.sizes(interval, y, width, alpha),
             "worst_slab_coverage": float("nan") if slab is None else slab.coverage,
             "width_quintile_gap": measures.coverage_gap(groups, covered, alpha),
             "fit_seconds": fit_seconds,
