@@ -8,7 +8,7 @@ or a sorted list and do what one writes first. TorchCP is measured where it is i
 import argparse
 import bisect
 import collections
-import importlib.util
+import importlib.machinery
 import json
 import math
 import pickle
@@ -117,7 +117,7 @@ def torchcp_aci(scores, window=500):
     import torch
 
     # the package itself imports those for graphs and for sorting, which its regression does not use
-    spec = importlib.util.find_spec("torchcp")
+    spec = importlib.machinery.PathFinder.find_spec("torchcp")
     if spec is None:
         raise ImportError("torchcp is not installed")
     package = types.ModuleType("torchcp")
@@ -141,15 +141,15 @@ def torchcp_aci(scores, window=500):
     model._model = Zero()
     model.calibrate(torch.utils.data.DataLoader(rows, batch_size=window), ALPHA)
     model.alpha_t, model.train_indicate = ALPHA, True
-    intervals = [model.predict(X[:window])]
+    before = model.predict(X[:window])
 
-    def steps():
+    def steps(before):
         for t in range(window, len(scores)):
             back = slice(t - window, t)
-            before = torch.cat(intervals)[-window:]
-            intervals.append(model.predict(X[t : t + 1], X[back], y[back], before))
+            after = model.predict(X[t : t + 1], X[back], y[back], before)
+            before = torch.cat([before[1:], after])
 
-    return seconds(steps, 1) / (len(scores) - window)
+    return seconds(lambda: steps(before), 1) / (len(scores) - window)
 
 
 def one_series(rows, n):
