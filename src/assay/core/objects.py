@@ -62,12 +62,14 @@ class NotLoaded(AssayError, ValueError):
 class Encoder:
     """Turns objects into JSON values; arrays and foreign objects become ``members`` of a file.
 
-    ``foreign`` collects the names of classes and functions that a reader must trust by name.
+    ``foreign`` collects the names of classes and functions that a reader must trust by name,
+    ``packages`` the packages that it needs.
     """
 
     def __init__(self) -> None:
         self.members: dict[str, bytes] = {}
         self.foreign: set[str] = set()
+        self.packages: set[str] = set()
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # ids in _numbers stay valid while their objects live
 
@@ -102,6 +104,8 @@ class Encoder:
         def sequence(items: Iterable[Any]) -> list[Any]:
             return [inner(item, f"[{i}]") for i, item in enumerate(items)]
 
+        found: Any = value  # of a type that its checks below tell
+
         kind = type(value)
         if kind in _SEQUENCES:
             return {"k": _SEQUENCES[kind], "v": sequence(value)}
@@ -125,8 +129,7 @@ class Encoder:
         if isinstance(value, np.random.RandomState):
             return {"k": "random-state", "v": inner(value.get_state(legacy=False), ".state")}
         if isinstance(value, functools.partial):
-            parts = [value.func, tuple(value.args), dict(value.keywords)]
-            return {"k": "partial", "v": sequence(parts)}
+            return {"k": "partial", "v": sequence([value.func, tuple(value.args), dict(value.keywords)])}
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._tensor(torch, value)
@@ -136,8 +139,7 @@ class Encoder:
             return {"k": "class", "v": self._name(value, where)}
         if callable(value) and hasattr(value, "__qualname__"):
             if hasattr(value, "__self__") and not isinstance(value.__self__, type(sys)):
-                parts = {"of": inner(value.__self__, ".__self__"), "v": value.__name__}
-                return {"k": "method", **parts}
+                return {"k": "method", "of": inner(found.__self__, ".__self__"), "v": found.__name__}
             return {"k": "function", "v": self._name(value, where)}
         return self._object(value, where, depth)
 
@@ -210,6 +212,7 @@ class Encoder:
                 f"{error}"
             ) from error
         self.foreign |= {name for name in untrusted if not _within(name, _FOREIGN)}
+        self.packages |= {name.partition(".")[0] for name in [type(value).__module__, "skops", *untrusted]}
         return self._keep(content, "skops")
 
     def _name(self, value: Any, where: str) -> str:
@@ -221,12 +224,19 @@ class Encoder:
                 "notebook or a function); a file holds no code. Put it into a module that can be imported"
             )
         name = f"{module}:{qualname}"
+        self.packages.add(module.partition(".")[0])
         if not (_is_known(module) or _is_number_type(value)):
             self.foreign.add(name)
         return name
 
 
-_SEQUENCES = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
+_SEQUENCES: dict[type, str] = {
+    list: "list",
+    tuple: "tuple",
+    set: "set",
+    frozenset: "frozenset",
+    deque: "deque",
+}
 _TEXTS: dict[type, Callable[[Any], Any]] = {
     Fraction: lambda value: [value.numerator, value.denominator],
     Decimal: str,
@@ -367,7 +377,7 @@ class Decoder:
         cls = self._named(node["c"])
         if not isinstance(cls, type):
             raise NotLoaded(f"{node['c']} is no class")
-        made = cls.__new__(cls)
+        made = object.__new__(cls)
         self._made[node["i"]] = made
         state = {_plain_name(key): self._value(item, depth) for key, item in node["v"].items()}
         torch = sys.modules.get("torch")
@@ -421,7 +431,8 @@ class Decoder:
         except NotLoaded:
             raise
         except Exception as error:  # whatever a hostile or foreign part makes skops do
-            raise NotLoaded(f"a part made by skops cannot be read: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}"
+            raise NotLoaded(f"a part made by skops cannot be read: {why}") from error
 
     def _named(self, name: Any) -> Any:
         module, _, qualname = str(name).partition(":")
@@ -488,7 +499,7 @@ def _plain_name(name: Any) -> str:
 
 
 def _plain_dtype(text: Any) -> np.dtype[Any]:
-    dtype = np.dtype(text)
+    dtype: np.dtype[Any] = np.dtype(text)
     if dtype.kind not in _PLAIN_KINDS:
         raise NotLoaded(f"arrays of type {dtype} are not read")
     return dtype
