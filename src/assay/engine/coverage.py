@@ -101,7 +101,10 @@ def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: A
     covered, sizes, names = _collect(fitted, data, group, notices)
     n, alpha, at = len(covered), fitted.alpha, parse_alpha(level)
     if n == 0:
-        raise DataError(f"no row has an outcome in {fitted.target}; nothing to check")
+        said = "; ".join(notices.lines())
+        raise DataError(
+            f"no new row with an outcome in {fitted.target}: nothing to check{said and f' ({said})'}"
+        )
     n_calib = int(fitted.about["n_calib"])
     parts = [_part("all", "all rows", covered, alpha, at, n_calib)]
     order = np.column_stack([sizes, sizes])

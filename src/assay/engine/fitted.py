@@ -51,6 +51,7 @@ class FittedMethod:
     method : the fitted object itself; it takes prepared rows (``prepare``)
     preparation : the fitted transformer from columns to numbers
     schema : the feature columns
+    seen : (n,) sorted hashes of the rows that it was fitted on
     about : JSON-able facts: task, method, targets, alpha, rows, data, versions, ...
     notices : what was said while it was fitted or loaded
     """
@@ -58,6 +59,7 @@ class FittedMethod:
     method: Any
     preparation: Any
     schema: Schema
+    seen: NDArray[np.uint64]
     about: dict[str, Any]
     notices: tuple[str, ...] = field(default=())
 
@@ -139,20 +141,27 @@ class FittedMethod:
         )
 
     def labelled(self, data: Any, notices: Notices) -> Iterator[tuple[pd.DataFrame, Table]]:
-        """(all columns, the table of features and targets) of the rows with an outcome, a batch at a time."""
+        """(all columns, the table of features and targets) of the rows with an outcome, a batch at a time.
+
+        Rows on which the method was fitted are left out with a notice: they say nothing of new ones.
+        """
         targets = tuple(self.about["targets"])
         for start, frame in self._batches(data, BATCH_ROWS):
             absent = [target for target in targets if target not in frame.columns]
             if absent:
                 raise DataError(f"the target {absent[0]!r} is not among the columns; rows must be labelled")
+            frame = frame.reset_index(drop=True)
             features = self._features(frame, start, notices, targets)
-            whole = pd.concat([features, frame[list(targets)]], axis=1)
-            known = whole[list(targets)].notna().all(axis=1)
+            known = frame[list(targets)].notna().all(axis=1)
             if not known.all():
                 notices.add(self.target, "without an outcome, left out", int((~known).sum()))
-            outcome = self.outcome_schema.conform(whole.loc[known, list(targets)], Notices(), first_row=start)
-            ready = whole[known].assign(**{name: outcome[name] for name in targets})
-            yield frame[known], Table(self.target, ready, targets, "", "")
+            outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
+            ready = pd.concat([features[known], outcome], axis=1)
+            fresh = ~np.isin(row_hashes(ready), self.seen)
+            if not fresh.all():
+                what = "that it was fitted on, left out"
+                notices.add(self.about["method"], what, int((~fresh).sum()))
+            yield frame[known][fresh], Table(self.target, ready[fresh], targets, "", "")
 
     @property
     def outcome_schema(self) -> Schema:
@@ -177,6 +186,7 @@ class FittedMethod:
         state = {
             "method": self.method,
             "preparation": self.preparation,
+            "seen": self.seen,
             "probe": _comparable(self.task.answers(replace(self._asked_bare(X), groups=groups))),
         }
         _write(target, {**self.about, "columns": self.schema.to_list()}, state)
@@ -301,7 +311,15 @@ def fit(
         "guarantee": _guarantee(spec),
         "notes": list(dict.fromkeys(notices)),
     }
-    return FittedMethod(fitted, split.preparation, Schema.of(table.X), about, tuple(about["notes"]))
+    schema, outcomes = Schema.of(table.X), Schema.of(table.Y)
+    rows = pd.concat([schema.conform(table.X, Notices()), outcomes.conform(table.Y, Notices())], axis=1)
+    seen = np.unique(row_hashes(rows))
+    return FittedMethod(fitted, split.preparation, schema, seen, about, tuple(about["notes"]))
+
+
+def row_hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
+    """(n,) a number for each row: equal for equal rows, and hardly ever for others."""
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False), dtype=np.uint64)
 
 
 def save(fitted: Any, path: str | PathLike[str]) -> Path:
@@ -352,7 +370,9 @@ def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
         if about["kind"] == "object":
             return state["method"]
         columns = Schema.from_list(about.pop("columns"))
-        fitted = FittedMethod(state["method"], state["preparation"], columns, about, tuple(about["notes"]))
+        fitted = FittedMethod(
+            state["method"], state["preparation"], columns, state["seen"], about, tuple(about["notes"])
+        )
         _check_probe(fitted, state["probe"], source)
     except NotLoaded as error:
         raise NotLoaded(f"{source}: {error}{_since(about)}") from error
