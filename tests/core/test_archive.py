@@ -65,9 +65,10 @@ def test_bombs_and_doubles_are_refused(tmp_path):
     _with_digest(path)
     with pytest.raises(BrokenArchive, match="compressed"):
         read_archive(path)
-    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x", b"1")
-        archive.writestr("x", b"2")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("x", b"2")
     _with_digest(path)
     with pytest.raises(BrokenArchive, match="twice"):
         read_archive(path)
@@ -85,9 +86,8 @@ def test_a_failure_leaves_the_former_file(tmp_path):
     path = tmp_path / "a"
     write_archive(path, MEMBERS)
     before = path.read_bytes()
-    with pytest.raises(RuntimeError), replacing(path) as part:
-        part.write_bytes(b"half")
-        raise RuntimeError
+    with pytest.raises(ZeroDivisionError), replacing(path) as part:
+        part.write_bytes(bytes([1 // 0]))
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 

@@ -93,7 +93,7 @@ def test_one_object_in_two_places_stays_one():
 
 
 def test_random_states_go_on_where_they_were():
-    for rng in (np.random.default_rng(3), np.random.RandomState(3)):  # noqa: NPY002
+    for rng in (np.random.default_rng(3), np.random.RandomState(3)):
         rng.normal(size=3)
         assert (through(rng).normal(size=5) == rng.normal(size=5)).all()
 

@@ -150,7 +150,7 @@ def test_other_formats_versions_and_answers_are_told(homes, tmp_path):
         write_archive(path, members | {"about.json": to_json(facts | new)})
         return path
 
-    with pytest.raises(NotLoaded, match="format 99.*reads format 1"):
+    with pytest.raises(NotLoaded, match=r"format 99.*reads format 1"):
         assay.load(changed(format=99))
     with pytest.warns(AssayWarning, match=r"scikit-learn 1\.0, here .*It answers as before"):
         assay.load(changed(versions=facts["versions"] | {"scikit-learn": "1.0"}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -20,7 +20,7 @@ from assay.core.archive import BrokenArchive, read_archive, write_archive
 from assay.core.cards import all_cards
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.levels import parse_alpha
-from assay.core.objects import Decoder, Encoder, NotLoaded, from_json, to_json
+from assay.core.objects import Decoder, Encoder, NotLoaded, NotSaved, from_json, to_json
 from assay.data.batches import BATCH_ROWS, frame_batches, read_batches
 from assay.data.read import as_frame, as_table
 from assay.data.schema import Notices, Schema
@@ -189,8 +189,18 @@ class FittedMethod:
             "seen": self.seen,
             "probe": _comparable(self.task.answers(replace(self._asked_bare(X), groups=groups))),
         }
-        _write(target, {**self.about, "columns": self.schema.to_list()}, state)
+        _write(target, {**self.about, "columns": self.schema.to_list()}, state, self._check_copy)
         return target
+
+    def _check_copy(self, state: Mapping[str, Any]) -> None:
+        """Refuse a copy that answers otherwise: an object lost something on its way through the file."""
+        copy = replace(self, method=state["method"], preparation=state["preparation"])
+        differing = _differing(copy, state["probe"])
+        if differing:
+            raise NotSaved(
+                f"{self.about['method']} answers otherwise when it is read back ({', '.join(differing)}): "
+                "a model in it cannot be saved whole"
+            )
 
     def _asked_bare(self, X: NDArray[np.float64]) -> Asked:
         return Asked(self.method, X, self.alpha, tuple(self.about["targets"]))
@@ -389,9 +399,16 @@ def about(path: str | PathLike[str]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- inside
 
 
-def _write(path: Path, facts: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+def _write(
+    path: Path,
+    facts: Mapping[str, Any],
+    state: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> None:
+    """Write the file of a state, once what it holds has been read back and found good."""
     encoder = Encoder()
     text = to_json(encoder.encode(dict(state), "the saved method"))
+    check(Decoder(encoder.members, encoder.foreign).decode(from_json(text)))
     head = {
         **facts,
         "versions": library_versions(frozenset(encoder.packages)),
@@ -445,14 +462,19 @@ def _is_text(value: Any) -> bool:
     return not (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
 
 
-def _check_probe(fitted: FittedMethod, expected: Mapping[str, Any], source: Path) -> None:
-    """Refuse a method that answers otherwise than when it was saved, and say which versions changed."""
+def _differing(fitted: FittedMethod, expected: Mapping[str, Any]) -> list[str]:
+    """Which answers to the made-up rows are not those that are expected."""
     X = _probe(fitted.preparation)
     asked = replace(fitted._asked_bare(X), groups=fitted._probe_groups(len(X)))
     answers = _comparable(fitted.task.answers(asked))
-    differing = [key for key, value in expected.items() if not _close(answers.get(key), value)]
-    if differing or set(answers) != set(expected):
-        what = ", ".join(differing) or "other columns"
+    return [key for key in {**expected, **answers} if not _close(answers.get(key), expected.get(key))]
+
+
+def _check_probe(fitted: FittedMethod, expected: Mapping[str, Any], source: Path) -> None:
+    """Refuse a method that answers otherwise than when it was saved, and say which versions changed."""
+    differing = _differing(fitted, expected)
+    if differing:
+        what = ", ".join(differing)
         raise NotLoaded(f"it answers otherwise than when it was saved ({what}); fit and save again")
     changed = _changed(fitted.about["versions"])
     if changed:
