@@ -1,7 +1,7 @@
 """Small honest methods, and copies of them that each break one law."""
 
-import math
 import array
+import math
 import warnings
 from fractions import Fraction
 
