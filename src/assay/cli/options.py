@@ -42,6 +42,14 @@ store_option = click.option(
 )
 
 
+trust_option = click.option(
+    "--trust",
+    callback=names,
+    metavar="A,B,...",
+    help="Further types that SAVED may hold, as `assay show` names them; of people you trust.",
+)
+
+
 def store_path(given: Path | None) -> Path:
     """The file of the store: the one given, or the user's own."""
     from assay.engine.store import default_store_path
