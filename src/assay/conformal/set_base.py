@@ -113,7 +113,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             Missing or continuous labels, lengths that differ, fewer than two rows or two classes.
         """
-        y = _training_labels(X, y)
+        y = training_labels(X, y)
         parse_levels(self.alpha)
         if X_calib is None:
             classes = distinct_labels(y)
@@ -183,7 +183,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = np.asarray(known)
             classes = known if classes is None else classes
         columns = known_labels(known, classes, "the model's classes_")
-        proba = Probabilities(_in_columns(raw, columns, len(classes)), "the model's probabilities")
+        proba = Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
         self._calibrate(proba, y, classes, groups)
         self.estimator_ = model
         self.outputs_ = outputs
@@ -195,7 +195,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if row_count(X) == 0:
             return np.empty((0, len(self.classes_)))
         raw, _ = predict_probabilities(self.estimator_, X, self.outputs_)
-        return _in_columns(raw, self.columns_, len(self.classes_))
+        return in_columns(raw, self.columns_, len(self.classes_))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(n,) the most probable label of each row; ties to the lower class."""
@@ -377,7 +377,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return int(self.estimator_.n_features_in_)
 
 
-def _in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
+def in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any]:
     """The model's columns at their places among all classes; classes it does not know get zero."""
     if raw.ndim != 2 or raw.shape[1] != len(columns):
         raise DataError(f"the model's output has shape {raw.shape}, but {len(columns)} classes are expected")
@@ -388,7 +388,7 @@ def _in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[An
     return out
 
 
-def _training_labels(X: Any, y: Any) -> NDArray[Any]:
+def training_labels(X: Any, y: Any) -> NDArray[Any]:
     """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
     if y is None:
         raise DataError("requires y to be passed, but the target y is None")
