@@ -372,11 +372,12 @@ EVERY = [claim for card in all_cards().values() for claim in claims_of(card)]
 
 @pytest.mark.parametrize("made", EVERY, ids=lambda made: made.name)
 def test_claims_of_the_cards_can_be_measured(made: Claim):
-    assert set(made.methods) <= set(all_cards())
+    # a check may measure variants beside the method, such as other arguments, under names of its own
+    assert made.check is not None or set(made.methods) <= set(all_cards())
     assert made.dataset is None or made.dataset in names()
     if made.check is None:
         assert made.metric in {metric.name for metric in get_task(made.task).metrics}
-    elif not any(get_card(method).missing for method in made.methods):
+    elif not any(get_card(method).missing for method in made.methods if method in all_cards()):
         assert callable(import_object(made.check))
 
 

@@ -117,8 +117,8 @@ def _plane(name: str, plane: Mapping[str, Any], targets: Sequence[str], *, descr
     parts += [
         words(0, 13, shorten(name, 24), "strong"),
         words(PANEL_WIDTH, 13, f"{missed} of {len(regions)} outside", "tick", "end"),
-        words(left, bottom + 34, f"↑ {shorten(targets[1], 18)}", "tick", "start"),
-        words(right, bottom + 34, f"{shorten(targets[0], 18)} →", "tick", "end"),
+        words(left, bottom + 34, f"↑ {shorten(targets[1], 14)}", "tick", "start"),
+        words(right, bottom + 34, f"{shorten(targets[0], 14)} →", "tick", "end"),
     ]
     return Chart(f"{name}: example regions", description, PANEL_WIDTH, int(bottom + 40), "".join(parts))
 
