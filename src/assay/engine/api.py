@@ -56,6 +56,8 @@ def compare(
     group: str | None = None,
     horizon: int = 1,
     forecast: str | None = None,
+    radius: float | None = None,
+    noise_scale: float | None = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -107,6 +109,9 @@ def compare(
         How many steps ahead a forecast is made (only with ``time``).
     forecast : str, optional
         The column that holds forecasts made ``horizon`` steps before, in place of a ``model``'s.
+    radius, noise_scale : float, optional
+        How far rows may be moved, and the deviation of the noise against it, in standard deviations of the
+        features (only with ``task="attack"``).
     command : str
         The command line, kept with the run.
 
@@ -127,7 +132,8 @@ def compare(
     with _importable_from_here(methods, model):
         table = as_table(data, target, name=name, drop=drop, time=time, group=group)
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
-        options |= {"forecast": forecast} if forecast is not None else {}
+        given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
+        options |= {option: value for option, value in given.items() if value is not None}
         task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
         _check_model(model, the_task)

@@ -81,10 +81,19 @@ class BareLabelSets(LabelSets):
         return np.asarray(self.ask(method, X)[np.arange(len(y)), np.asarray(y)])
 
 
+class LabelSetsUnderAttack(LabelSets):
+    """The same for cards of the task under attack: their sets for rows that nobody moved."""
+
+    task = "attack"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.card is not None and super().applies(subject)
+
+
 #: levels whose answers must lie in each other
 _NESTED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
-CONTRACTS = (LabelSets(), BareLabelSets())
+CONTRACTS = (LabelSets(), BareLabelSets(), LabelSetsUnderAttack())
 
 
 @law("types")
