@@ -12,8 +12,11 @@ FILES = (
     "label_sets.py",
     "gauss_newton.py",
     "cp2.py",
+    "flow_regions.py",
     "kernel_weighted.py",
     "online.py",
+    "rps.py",
+    "fleet.py",
 )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import runner
 from runner import Case
 
-from assay.conformal.regions import BallUnionSet
+from assay.conformal.ball_unions import BallUnionSet
 
 N, M = 10_000, 50
 

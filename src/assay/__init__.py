@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "compare": "assay.engine.api",
+    "certify": "assay.engine.certify",
     "Comparison": "assay.engine.comparison",
     "verify": "assay.claims.api",
     "methods": "assay.engine.api",

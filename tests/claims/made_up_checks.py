@@ -27,6 +27,14 @@ def on_split(seed, split):
     return {"rows": {"ours": len(split.y_test), "theirs": len(split.y_train)}}
 
 
+def reads_a_folder(seed, data=None):
+    """The number in a file of the folder of data."""
+    if data is None:
+        raise MissingDependency("the folder of data is not there")
+    value = float((data / "gap.txt").read_text())
+    return {"gap": {"ours": value + 0.01 * seed, "theirs": 1.0}}
+
+
 def silent_once(seed):
     """The third repetition measures nothing, without an error."""
     return {} if seed == 2 else steady(seed)

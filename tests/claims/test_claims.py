@@ -236,6 +236,14 @@ def test_claims_without_their_data_and_long_ones_are_skipped(monkeypatch, tmp_pa
     assert ledger[0].ours is None
 
 
+def test_a_check_reads_the_folder_that_verify_is_given(monkeypatch, tmp_path):
+    (tmp_path / "gap.txt").write_text("0.25")
+    (one,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:reads_a_folder"}, data=tmp_path)
+    assert one.ours == pytest.approx(0.275)
+    (none,) = verified(monkeypatch, {**RAW, "check": "made_up_checks:reads_a_folder"})
+    assert none.verdict == "skipped"
+
+
 def test_a_check_on_data_gets_the_split_of_the_task(monkeypatch):
     raw = {**RAW, "dataset": "diabetes", "check": "made_up_checks:on_split", "metric": "rows", "seeds": 2}
     (row,) = verified(monkeypatch, raw)

@@ -11,7 +11,17 @@ _HEAVY = ("numpy", "pandas", "scipy", "sklearn", "rich", "torch", "pyarrow", "sq
 
 
 @pytest.mark.parametrize(
-    "line", ["--help", "--version", "compare --help", "verify --help", "methods", "methods split", "datasets"]
+    "line",
+    [
+        "--help",
+        "--version",
+        "compare --help",
+        "verify --help",
+        "monitor --help",
+        "methods",
+        "methods split",
+        "datasets",
+    ],
 )
 def test_light_commands_import_nothing_heavy(line):
     code = (
@@ -30,7 +40,7 @@ def test_light_commands_import_nothing_heavy(line):
     ("line", "message"),
     [
         ("comparre", "No such command 'comparre'; did you mean compare?"),
-        ("compare", "Missing argument 'FILE'"),
+        ("compare", "give one FILE: a table, or class probabilities"),
         ("compare a.csv --sedes 3", "No such option"),
         ("compare a.csv --seeds 0", "--seeds"),
         ("compare a.csv --memory lots", "'lots' is not a size"),

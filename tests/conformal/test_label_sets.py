@@ -12,7 +12,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -28,11 +27,18 @@ CARDS = [
 ]
 METHODS = [pytest.param(card.load(), id=card.id) for card in CARDS]
 every_method = pytest.mark.parametrize("method", METHODS)
+#: those whose set is made by a rank among scores
+RANKED = [card.load() for card in CARDS if "exact-rank" not in card.exceptions]
+every_ranked = pytest.mark.parametrize(
+    "method", [pytest.param(card.load(), id=card.id) for card in CARDS if "exact-rank" not in card.exceptions]
+)
+_SURE = "labels/sure-rows-get-their-label"
 #: one threshold for all labels, unless groups are given
 MARGINAL = [
     pytest.param(card.load(), id=card.id)
     for card in CARDS
     if card.load()._make_calibrator is SetClassifier._make_calibrator
+    and not {"unseen-groups", "unseen-groups/groups-are-apart"} & set(card.exceptions)
 ]
 
 
@@ -71,7 +77,9 @@ def test_coverage_over_many_draws(method, alpha):
             p, y = sample(1400, 4, seed)
             sets = m.calibrate_proba(p[:400], y[:400]).predict_set_proba(p[400:], alpha)
             hits.append(sets[np.arange(1000), y[400:]].mean())
-        assert 1 - alpha - 0.012 < np.mean(hits) < 1 - alpha + 0.03
+        assert np.mean(hits) > 1 - alpha - 0.012
+        if method in RANKED:  # others may have many equal scores
+            assert np.mean(hits) < 1 - alpha + 0.03
 
 
 @every_method
@@ -104,7 +112,7 @@ def test_order_of_rows_and_classes_does_not_matter(method):
         np.testing.assert_array_equal(renamed.predict_set_proba(p[500:][:, columns]), expected[:, columns])
 
 
-@every_method
+@every_ranked
 def test_sets_are_the_labels_with_small_scores(method):
     for dtype in (np.float32, np.float64):
         p, y = sample(300, 7, dtype=dtype)
@@ -136,7 +144,7 @@ def test_levels_stack_and_nest(method):
             assert m.predict_set_proba(p, 0).all()
 
 
-@every_method
+@every_ranked
 def test_nineteen_scores_at_96_percent_are_all_labels(method):
     p, y = sample(19, 3)
     m = method(alpha=0.04, random_state=0).calibrate_proba(p, y)
@@ -152,11 +160,14 @@ def test_nine_rows_at_one_tenth_are_a_valid_request(method):
     with warnings.catch_warnings():
         if method._make_calibrator is SetClassifier._make_calibrator:
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "no groups were given", AssayWarning)
         sets = method(random_state=0).calibrate_proba(p, np.zeros(9, int)).predict_set_proba(p[:2])
     assert sets[:, 0].all()
 
 
-@every_method
+@pytest.mark.parametrize(
+    "method", [pytest.param(card.load(), id=card.id) for card in CARDS if _SURE not in card.exceptions]
+)
 def test_one_hot_rows_give_their_one_label(method):
     y = np.arange(120) % 3
     p = np.eye(3)[y]
@@ -278,6 +289,8 @@ def test_bad_probabilities_and_labels_are_refused(method):
 
 @every_method
 def test_empty_sets_are_kept_or_filled(method):
+    if not accepts(method, "allow_empty"):
+        pytest.skip("it keeps empty sets")
     p, y = sample(500, 4)
     free = method(alpha=0.6, random_state=0).calibrate_proba(p, y).predict_set_proba(p)
     filled = method(alpha=0.6, random_state=0, allow_empty=False).calibrate_proba(p, y).predict_set_proba(p)
@@ -319,14 +332,15 @@ def test_data_frames_and_categories_reach_the_model_unchanged(method):
 def test_given_calibration_rows_are_used_and_training_rows_are_not(method):
     X, y = make_classification(300, n_classes=3, n_informative=4, random_state=0)
     m = method(random_state=0).fit(X[:150], y[:150], X[150:], y[150:])
-    model = LogisticRegression(max_iter=1000).fit(X[:150], y[:150])
+    model = clone(m.estimator_).fit(X[:150], y[:150])
+    proba = getattr(model, "predict_proba_heads", model.predict_proba)
     other = method(model, random_state=0).calibrate(X[150:], y[150:])
     np.testing.assert_array_equal(m.predict_set(X), other.predict_set(X))
-    bare = method(random_state=0).calibrate_proba(model.predict_proba(X[150:]), y[150:])
-    np.testing.assert_array_equal(m.predict_set(X), bare.predict_set_proba(model.predict_proba(X)))
+    bare = method(random_state=0).calibrate_proba(proba(X[150:]), y[150:])
+    np.testing.assert_array_equal(m.predict_set(X), bare.predict_set_proba(proba(X)))
     # fitted once, calibrated again from probabilities: the model stays
-    m.calibrate_proba(model.predict_proba(X[150:]), y[150:])
-    np.testing.assert_array_equal(m.predict_set(X), bare.predict_set_proba(model.predict_proba(X)))
+    m.calibrate_proba(proba(X[150:]), y[150:])
+    np.testing.assert_array_equal(m.predict_set(X), bare.predict_set_proba(proba(X)))
 
 
 def test_models_of_every_kind():
@@ -400,7 +414,8 @@ def test_groups_in_small_blocks_and_randomised(method):
 
 def test_methods_with_thresholds_of_their_own_take_no_groups():
     p, y = sample(50, 3)
-    own = [card.load() for card in CARDS if card.load() not in {param.values[0] for param in MARGINAL}]
+    own = [card.load() for card in CARDS]
+    own = [method for method in own if method._make_calibrator is not SetClassifier._make_calibrator]
     assert own
     for method in own:
         with pytest.raises(MethodError, match="takes no groups"):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from assay.conformal.aci import AdaptiveTracker
 from assay.conformal.agaci import AggregatedTracker
@@ -55,6 +56,59 @@ def test_integral_of_pid():
         one.set_state(state).update(0.0)
     assert tracker.threshold_ - tracker.get_state()["base"][0] == pytest.approx(0.970112, abs=5e-7)
     assert proportional.threshold_ == proportional.get_state()["base"][0]
+
+
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_scorecaster_of_pid_is_added_to_the_threshold(horizon):
+    """By hand: the forecast is the mean of the last two known scores, from the second on."""
+    asked = []
+
+    def cast(past, h):
+        asked.append((len(past), h))
+        return past[-2:].mean()
+
+    s = np.array([1.0, 4.0, 2.0, np.nan, 6.0, 3.0, 5.0, 1.0])
+    tracker = PIDTracker(0.1, 0.5, integral_gain=0.0, window=2, memory=3, scorecaster=cast, horizon=horizon)
+    seen, base, q, expected, due = [], 0.0, 0.0, [], []
+    for score in s:
+        expected.append(q)
+        if np.isnan(score):
+            continue
+        due.append((score, q))
+        if len(due) < horizon:
+            continue
+        score, then = due.pop(0)
+        eta = 0.5 * (np.ptp(seen[-2:]) if seen else 1.0)
+        base += eta * ((score > then) - 0.1)
+        seen.append(score)
+        q = base + (np.mean(seen[-2:]) if len(seen) >= 2 else 0.0)
+    np.testing.assert_allclose(tracker.run(s), expected, atol=1e-12)
+    np.testing.assert_allclose(tracker.threshold_, q, atol=1e-12)
+    assert set(asked) == {(2, horizon), (3, horizon)}
+    first = clone(tracker)
+    first.run(s[:5])
+    again = clone(tracker).set_state(first.get_state())
+    np.testing.assert_array_equal(again.run(s[5:]), tracker.start().run(s)[5:])
+
+
+def test_scorecasters_that_cannot_be():
+    with pytest.raises(MethodError, match="None, 'theta' or callable, got 'arima'"):
+        PIDTracker(scorecaster="arima").start()
+    with pytest.raises(MethodError, match="forecast nan for series 0"):
+        PIDTracker(scorecaster=lambda past, h: np.nan, window=1).update(1.0)
+
+
+def test_theta_follows_scores_that_can_be_foretold():
+    pytest.importorskip("statsforecast")
+    s = 10 * np.sin(np.arange(200) / 8) + np.random.default_rng(0).normal(size=200)
+
+    def loss(scorecaster):
+        tracker = PIDTracker(0.1, integral_gain=0.0, window=20, scorecaster=scorecaster)
+        gap = s[100:] - tracker.run(s)[100:]
+        return np.maximum(0.9 * gap, -0.1 * gap).mean()
+
+    assert loss("theta") < 0.8 * loss(None)
+    assert PIDTracker(window=5, scorecaster="theta").run(np.ones((2, 9))).shape == (2, 9)
 
 
 def test_integral_of_pid_saturates():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from assay.conformal.ball_unions import BallUnionSet, nearest_center
 from assay.conformal.checks.cp2 import GrowingNoise
@@ -233,3 +234,24 @@ def test_a_density_without_end_is_refused():
 
     with pytest.raises(MethodError, match="in 5 rows the model's density stays above"):
         LevelSet(Flat(), X, np.full(5, -1.0), 1).volume()
+
+
+def test_volumes_beyond_floats_have_a_logarithm():
+    class Normal:
+        samples_by_row = True
+
+        def log_prob(self, X, y):
+            return -0.5 * ((y / 1e25) ** 2).sum(axis=1) - 16 * np.log(1e25 * np.sqrt(2 * np.pi))
+
+        def sample(self, X, n_samples, random_state):
+            draws = np.random.default_rng(random_state).normal(size=(n_samples, 16))
+            return 1e25 * np.broadcast_to(draws, (len(X), n_samples, 16))
+
+    units = 16 * np.log(1e25)
+    level = LevelSet(Normal(), np.zeros((2, 1)), np.full(2, -12.0 - units - 8 * np.log(2 * np.pi)), 16)
+    balls = BallUnionSet(np.zeros((2, 1, 16)), np.array([1.0, np.inf]), scale=np.full(16, 1e25))
+    # a ball of radius sqrt(24), and one of radius 1
+    ball = 8 * np.log(np.pi) - gammaln(9)
+    np.testing.assert_allclose(level.log_volume(), ball + 8 * np.log(24) + units, atol=1.0)
+    np.testing.assert_allclose(balls.log_volume(), [ball + units, np.inf], rtol=1e-12)
+    assert (balls.volume() == np.inf).all()

@@ -42,9 +42,9 @@ def test_without_numba_trackers_run():
 @pytest.mark.skipif(not has_numba(), reason="needs: pip install 'assay[fast]'")
 def test_compiled_code_is_read_from_disk(tmp_path):
     code = (
-        "from assay.conformal.ogd import OnlineGradientTracker, _Numbers\n"
+        "from assay.conformal.eci import ErrorQuantifiedTracker, _Numbers\n"
         "from assay.conformal import tracker_compiled as tc, tracker_steps as ts\n"
-        "OnlineGradientTracker().run([1.0, 2.0])\n"
+        "ErrorQuantifiedTracker().run([1.0, 2.0])\n"
         "stats = tc.compiled(ts.build_driver, _Numbers).stats\n"
         "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))"
     )
@@ -56,3 +56,15 @@ def test_compiled_code_is_read_from_disk(tmp_path):
 def test_importing_a_tracker_does_not_import_numba():
     code = "import sys, assay.conformal.online, assay.conformal.eci\nprint('numba' in sys.modules)"
     assert in_a_new_interpreter(code) == "False"
+
+
+@pytest.mark.skipif(not has_numba(), reason="needs: pip install 'assay[fast]'")
+def test_a_tracker_imported_after_another_was_compiled_runs(tmp_path):
+    """Its module brings a function of its own that compiled code calls."""
+    code = (
+        "from assay.conformal.ogd import OnlineGradientTracker\n"
+        "OnlineGradientTracker().run([1.0, 2.0])\n"
+        "from assay.conformal.saocp import StronglyAdaptiveTracker\n"
+        "print(len(StronglyAdaptiveTracker().run([1.0, 2.0, 3.0])))"
+    )
+    assert in_a_new_interpreter(code, NUMBA_CACHE_DIR=str(tmp_path)) == "3"

@@ -236,6 +236,34 @@ def test_automatic_rate_needs_no_unit():
         same(make(name).run(1000 * scores) / 1000, make(name).run(scores))
 
 
+@pytest.mark.parametrize("numba", [pytest.param(True, marks=needs_numba), False])
+def test_automatic_rate_outlives_infinite_thresholds_and_huge_scores(numba, request):
+    """A PID correction that saturates early gives infinite thresholds for a while."""
+    if not numba:
+        request.getfixturevalue("without_numba")
+    scores = np.abs(np.random.default_rng(0).normal(size=800))
+    q = PIDTracker(0.1, "auto", saturation=0.3).run(scores)
+    assert np.isposinf(q[:50]).any()
+    assert not np.isnan(q).any()
+    assert 0.05 < (scores[400:] > q[400:]).mean() < 0.15
+    scores[20] = 1e200
+    tracker = make("ogd-auto")
+    q = tracker.run(scores)
+    assert np.isfinite(q).all()
+    assert np.ptp(tracker.get_state()["rate_weights"]) > 0.01
+
+
+@needs_numba
+def test_the_short_loop_of_gradient_descent_gives_the_bits_of_the_long_one(scores):
+    short = OnlineGradientTracker(0.1, 0.3)
+    long = OnlineGradientTracker(0.1, 0.3).start(3)
+    expected = np.empty_like(scores)
+    tracker_steps.StepTracker._drive(long, long.state_, 0, 0.3, scores, expected)
+    np.testing.assert_array_equal(short.run(scores), expected)
+    for name, array in long.get_state().items():
+        np.testing.assert_array_equal(short.get_state()[name], array)
+
+
 @pytest.mark.usefixtures("without_numba")
 def test_numpy_path_follows_a_fleet():
     tracker = make("eci").start(4)

@@ -159,6 +159,14 @@ def test_dates_with_and_without_a_zone_are_one_column():
     assert "when" not in found
 
 
+def test_a_series_without_times_needs_no_feature_and_keeps_its_gaps():
+    y = pd.DataFrame({"y": [1.0, np.nan, 3.0, 3.0, 1.0]})
+    found = as_table(y, "y", series=True)
+    np.testing.assert_array_equal(found.y, y["y"])
+    assert found.notes == ("1 of 5 rows: the target 'y' is missing there; the series keeps them",)
+    assert as_table(found, "y", series=True) is found
+
+
 def test_the_users_frame_is_not_touched():
     data = frame(when=["2024-01-01"] * 20 + ["2024-01-02"] * 20)
     before = data.copy(deep=True)

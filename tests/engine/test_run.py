@@ -284,6 +284,12 @@ def test_a_method_with_a_model_of_its_own_says_so(monkeypatch):
         )
         assert (built.estimator is None) is says
         assert notices == (["fitted with its own model, not with RandomForestRegressor"] if says else [])
+    # over time the model makes the forecasts, whatever is inside the method
+    cards["own"] = replace(cards["own"], task="online")
+    notices = []
+    spec = MethodSpec("m", "trivial_methods:Least", card="own")
+    build_method(trivial_methods.Least, spec, RandomForestRegressor(), 0, Fraction(1, 10), notices)
+    assert notices == []
 
 
 def test_which_errors_are_a_want_of_memory():

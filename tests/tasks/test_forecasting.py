@@ -186,3 +186,15 @@ def test_what_a_model_stands_for():
     copy = as_forecaster(naive)
     assert copy is not naive
     assert copy.season == 3
+
+
+def test_a_series_far_above_its_past_is_still_forecast_beside_a_column_that_moves_with_it():
+    """The column stops at four deviations; the level must stop with it, or their difference runs away."""
+    n, rng = 1200, np.random.default_rng(0)
+    fair = np.exp(np.cumsum(rng.normal(0.004, 0.02, size=n)))
+    price = fair * (1 + rng.normal(0, 0.02, size=n))  # the next price lies around the fair one
+    frame = pd.DataFrame({"t": np.arange(n), "price": price, "fair": fair})
+    panel = make_panel(frame, "price", "t")
+    forecast = LagForecaster().forecast(panel, 700, n)[0]
+    naive = np.abs(np.diff(price[699:])).mean()
+    assert np.abs(price[700:] - forecast).mean() < 1.2 * naive

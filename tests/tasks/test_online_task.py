@@ -1,5 +1,6 @@
 """The online task: what it refuses, what a stretch holds, that nothing looks ahead, what it measures."""
 
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,9 @@ import pandas as pd
 import pytest
 from series_toys import Constant, Gradient, hourly, many
 
+import assay
+from assay.conformal.aci import AdaptiveTracker
+from assay.conformal.online import OnlineConformalRegressor
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.read import as_table
 from assay.tasks import get_task, measures
@@ -255,6 +259,28 @@ def test_what_a_method_lacks():
     assert task.accepts(Half) == "Half has no run(y, forecasts), and no update(y)"
     assert task.accepts(Gradient) is None
     assert task.accepts(Constant()) is None
+
+
+def test_what_a_method_compiles_is_not_counted_as_its_time():
+    class Compiled(Gradient):
+        def warm_up(self):
+            time.sleep(0.3)
+
+    task, table = OnlineTask(), one()
+    metrics = task.evaluate(Compiled(), task.split(table, 0), TENTH).metrics
+    assert metrics["fit_seconds"] < 0.2
+    regressor = OnlineConformalRegressor(AdaptiveTracker(window=None))
+    regressor.warm_up()
+    assert not hasattr(regressor, "tracker_")
+
+
+def test_rows_in_order_without_a_column_of_times_are_a_series():
+    frame = hourly(300)[["load"]]
+    frame.loc[40:42, "load"] = np.nan
+    found = assay.compare(frame, "load", task="online", methods=[Gradient], seeds=1, in_process=True)
+    assert not found.failed
+    assert "3 of 300 rows: the target 'load' is missing there; the series keeps them" in found.info.notes
+    assert any(note.startswith("300 steps: ") for note in found.info.notes)
 
 
 def test_a_shift_is_marked_where_errors_double():

@@ -96,10 +96,10 @@ def test_a_target_without_a_spread_in_training_is_refused():
         TASK.split(rare, seeds[0])
 
 
-def random_training_rows(seed):
+def random_training_rows(seed, n=80):
     from assay.tasks.splitting import random_parts
 
-    return random_parts(80, seed)[0]
+    return random_parts(n, seed)[0]
 
 
 def test_volumes_of_known_boxes(split):
@@ -298,3 +298,14 @@ def test_more_than_two_targets_have_volumes_and_no_plane():
     assert "plane" not in detail
     assert len(detail["volumes"]) == 5
     assert len(detail["target_sd"]) == 3
+
+
+def test_a_target_of_almost_one_value_is_drawn_too():
+    rng = np.random.default_rng(0)
+    frame = table(4000).frame
+    for rare in (rng.random(4000) < 0.003, np.arange(4000) == random_training_rows(0, 4000)[0]):
+        split = TASK.split(as_table(frame.assign(y1=rare.astype(float)), "y0,y1"), 0)
+        plane = TASK.evaluate(BoxMethod(LinearRegression()), split, TENTH).detail["plane"]
+        (_, _), (low, high) = plane["frame"]
+        assert low < split.y_test[:, 1].min() <= split.y_test[:, 1].max() < high
+        assert any(region["outlines"] for region in plane["regions"])

@@ -43,7 +43,8 @@ class Claim:
     check : str or None
         ``package.module:function`` that measures, in place of a comparison of methods:
         ``check(seed)``, or ``check(seed, split)`` with a dataset, returns
-        ``{metric: {method: value}}``. One that draws splits of its own is decorated with
+        ``{metric: {method: value}}``. One with a parameter ``data`` is given the folder of data, None
+        for $ASSAY_DATA. One that draws splits of its own is decorated with
         :func:`~assay.core.overlap.draws_own_splits`.
     task, alpha : str
         Of the comparison, and of the split that a check is given.

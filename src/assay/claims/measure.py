@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +84,8 @@ def group(claims: Sequence[Claim], seeds: int | Sequence[int] | None) -> list[Qu
 def measure(question: Question, data: Any, workers: int, tick: Callable[[str], None]) -> Measured:
     """Run what a question needs; a set of data or an extra that is not there skips it, with the reason.
 
-    ``data`` is the folder of built-in sets that come in no package; ``tick`` is called after each unit.
+    ``data`` is the folder of sets that come in no package; a check with a parameter ``data`` is given it
+    too. ``tick`` is called after each unit.
     """
     first = question.claims[0]
     cards = [all_cards()[method] for method in question.methods if method in all_cards()]
@@ -98,7 +100,7 @@ def measure(question: Question, data: Any, workers: int, tick: Callable[[str], N
         except MissingDependency as error:
             return Measured(skip=str(error))
     if first.check is not None:
-        return _measure_check(question, table, tick)
+        return _measure_check(question, table, data, tick)
     if table is None:
         raise AssayError(f"{first.name}: a comparison needs a dataset")
     return _measure_comparison(question, table, workers, tick)
@@ -140,10 +142,13 @@ def _measure_comparison(
     )
 
 
-def _measure_check(question: Question, table: Table | None, tick: Callable[[str], None]) -> Measured:
+def _measure_check(
+    question: Question, table: Table | None, data: Any, tick: Callable[[str], None]
+) -> Measured:
     first = question.claims[0]
     check = import_object(str(first.check))
     task = get_task(first.task)
+    named = {"data": data} if "data" in inspect.signature(check).parameters else {}
     if table is not None:
         task.check(table, parse_alpha(first.alpha))
     values: dict[str, dict[str, dict[int, float]]] = {}
@@ -152,11 +157,11 @@ def _measure_check(question: Question, table: Table | None, tick: Callable[[str]
     for seed in question.seeds:
         try:
             if table is None:
-                found = check(seed)
+                found = check(seed, **named)
             else:
                 split = task.split(table, seed)
                 ratios.append(len(split.y_test) / len(split.y_train))
-                found = check(seed, split)
+                found = check(seed, split, **named)
         except MissingDependency as error:  # nothing was measured, and nothing failed
             return Measured(skip=str(error))
         except Exception as error:  # one failed repetition is a row of the ledger, not the end of it

@@ -20,7 +20,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("data", metavar="FILE")
+@click.argument("data", metavar="FILE", required=False)
+@click.option(
+    "--proba",
+    type=_FILE,
+    metavar="FILE",
+    help="In place of FILE: class probabilities, an NPZ with arrays proba (n, K) and y (n,), perhaps groups "
+    "and classes. No model is trained.",
+)
 @click.option(
     "--target",
     metavar="COLUMN[,...]",
@@ -106,7 +113,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.pass_obj
 def compare(
     state: State,
-    data: str,
+    data: str | None,
+    proba: Path | None,
     target: str | None,
     alpha: str,
     methods: tuple[str, ...] | None,
@@ -140,6 +148,8 @@ def compare(
     Exit status: 0 every trial went well (skipped ones do not count), 1 some trial failed,
     2 the question or the data cannot be used, 130 interrupted.
     """
+    if (data is None) == (proba is None):
+        raise click.UsageError("give one FILE: a table, or class probabilities as --proba FILE")
     for path in (report, json_file):
         if path is not None:
             check_writable(path)
@@ -156,8 +166,9 @@ def compare(
         try:
             with progress(quiet=quiet) as show:
                 result = run_comparison(
-                    data,
+                    proba if data is None else data,
                     target,
+                    proba=proba is not None,
                     methods=list(methods) if methods is not None else None,
                     model=model,
                     seeds=seeds,

@@ -21,7 +21,7 @@ from assay import __version__
 from assay.core.errors import AssayError
 
 #: name of the command -> the file in this folder that holds a function of the same name
-_COMMANDS = ("compare", "methods", "datasets", "verify", "runs", "report")
+_COMMANDS = ("compare", "certify", "monitor", "methods", "datasets", "verify", "runs", "report")
 
 
 class LazyGroup(click.Group):

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+#: public classes that are no methods and have no card
+_PARTS = ("assay.conformal.fleet:Fleet", "assay.conformal.fleet_store:DurableFleet")
+
 
 def _exports() -> dict[str, str]:
     from assay.core.cards import all_cards
@@ -17,6 +20,7 @@ def _exports() -> dict[str, str]:
     paths += [
         value["class"] for card in cards for value in card.defaults.values() if "class" in _table(value)
     ]
+    paths += _PARTS
     return {path.partition(":")[2]: path for path in paths if path.startswith("assay.")}
 
 

@@ -21,6 +21,7 @@ _DISCS = 256
 # more balls than this, or centres farther apart than so many radii: a tree instead of all pairs
 _BALLS_AT_ONCE = 256
 _WIDE = 1e4
+_VOLUME_POINTS = 2048
 
 
 class BallUnionSet(Region):
@@ -138,7 +139,9 @@ class BallUnionSet(Region):
         held = cKDTree(self.centers[row]).query_ball_point(points, radius, return_length=True)
         return np.asarray(np.maximum(held, 1), dtype=np.float64)
 
-    def volume(self, method: str = "auto", *, n_points: int = 2048, random_state: Any = 0) -> FloatArray:
+    def volume(
+        self, method: str = "auto", *, n_points: int = _VOLUME_POINTS, random_state: Any = 0
+    ) -> FloatArray:
         """(n,) volume of each union: length for one output, area for two.
 
         Parameters
@@ -154,17 +157,25 @@ class BallUnionSet(Region):
         random_state : int or None, default 0
             Of "mc".
         """
+        with np.errstate(over="ignore"):
+            return np.asarray(self._scaled_volume(method, n_points, random_state) * np.prod(self.scale))
+
+    def log_volume(self) -> FloatArray:
+        """(n,) natural logarithm of the volume: +inf where unbounded, -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            scaled = np.log(self._scaled_volume("auto", _VOLUME_POINTS, 0))
+        return np.asarray(scaled + np.log(self.scale).sum())
+
+    def _scaled_volume(self, method: str, n_points: int, random_state: Any) -> FloatArray:
+        """(n,) volumes in units of ``scale``."""
         _, m, q = self.centers.shape
         if method not in {"auto", "exact", "mc"}:
             raise MethodError(f"method must be 'auto', 'exact' or 'mc', got {method!r}")
         if method == "exact" and q > 2:
             raise MethodError(f"volume('exact') is for one or two outputs; this region has {q}")
         if method == "mc" or q > 2 or (method == "auto" and q == 2 and m > _DISCS):
-            scaled = self._volume_mc(n_points, random_state)
-        else:
-            scaled = self._area() if q == 2 else self._length()
-        with np.errstate(over="ignore"):
-            return np.asarray(scaled * np.prod(self.scale))
+            return self._volume_mc(n_points, random_state)
+        return self._area() if q == 2 else self._length()
 
     def _area(self) -> FloatArray:
         out = np.where(self.radius > 0, np.inf, 0.0)

@@ -38,9 +38,9 @@ class BinaryCertificate:
     Notes
     -----
     With F the distribution function of the standardised noise the lower bound is ``F(F^-1(p) - r / scale)``
-    for Gaussian and Laplace noise and ``p - r / (2 sqrt(3) scale)``, not below 0, for uniform noise. For flips
-    with radius (r_a, r_d), at most r_a bits added and r_d deleted, it is the solution of a small Neyman-Pearson
-    problem over the number of differing bits. The upper bound is ``1 - lower(1 - p)``.
+    for Gaussian and Laplace noise and ``p - r / (2 sqrt(3) scale)``, not below 0, for uniform noise. For
+    flips with radius (r_a, r_d), at most r_a bits added and r_d deleted, it is the solution of a small
+    Neyman-Pearson problem over the number of differing bits. The upper bound is ``1 - lower(1 - p)``.
 
     Raises
     ------
@@ -104,23 +104,23 @@ class BinaryCertificate:
             raise MethodError("p holds numbers outside [0, 1], or NaN; they must be probabilities")
         radius = self.check_radius(radius)
         if radius in (0.0, (0, 0)):
-            return p
+            return np.asarray(p)
         if self.noise == "sparse":
             return self._lower_flips(p, *radius)
         steps = radius / float(self.scale)
         if self.noise == "gaussian":
             # ndtri gives -inf and inf at 0 and 1, which ndtr takes back; a huge shift must not make NaN
-            return np.where(p >= 1, 1.0, ndtr(ndtri(np.where(p >= 1, 0.5, p)) - steps))
+            return np.asarray(np.where(p >= 1, 1.0, ndtr(ndtri(np.where(p >= 1, 0.5, p)) - steps)))
         if self.noise == "uniform":
-            return np.maximum(p - steps / (2 * np.sqrt(3)), 0.0)
+            return np.asarray(np.maximum(p - steps / (2 * np.sqrt(3)), 0.0))
         return _lower_laplace(p, steps)
 
     def upper(self, p: Any, radius: Any) -> FloatArray:
-        """The largest probability that the event can have within the radius; arguments as in :meth:`lower`."""
+        """The largest probability the event can have within the radius; arguments as in :meth:`lower`."""
         p = np.asarray(p, dtype=np.float64)
         if self.check_radius(radius) in (0.0, (0, 0)):
             return self.lower(p, radius)
-        return 1 - self.lower(1 - p, radius)
+        return np.asarray(1 - self.lower(1 - p, radius))
 
     def check_radius(self, radius: Any) -> Any:
         """The radius as a float, or as (r_a, r_d); refused where it is none."""
@@ -159,8 +159,7 @@ def flip_probabilities(scale: Any) -> tuple[float, float]:
     pair = tuple(np.ravel(scale).tolist())
     if len(pair) != 2 or not min(pair) > 0 or not sum(pair) < 1:
         raise MethodError(
-            "the scale of sparse noise is (p_plus, p_minus), both above 0 with a sum below 1; got "
-            f"{scale!r}"
+            f"the scale of sparse noise is (p_plus, p_minus), both above 0 with a sum below 1; got {scale!r}"
         )
     return float(pair[0]), float(pair[1])
 
@@ -173,11 +172,11 @@ def _lower_laplace(p: FloatArray, steps: float) -> FloatArray:
     """F(F^-1(p) - steps) for the standard Laplace distribution function."""
     shrink = np.exp(-steps)
     q = np.maximum(1 - p, 1e-300)
-    # e^steps (1 - p) overflows only where the branch is not taken
-    with np.errstate(over="ignore"):
-        high = 1 - np.exp(steps) * (1 - p)
+    # the branch is taken only where shrink is at least 2e-300, that is for less than 700 steps
+    high = 1 - np.exp(min(steps, 700.0)) * (1 - p)
     middle = shrink / (4 * q)
-    return np.where(p >= 1, 1.0, np.where(q <= shrink / 2, high, np.where(p >= 0.5, middle, p * shrink)))
+    low = np.where(q <= shrink / 2, high, np.where(p >= 0.5, middle, p * shrink))
+    return np.asarray(np.where(p >= 1, 1.0, low))
 
 
 #: of Gaussian noise with the scale of the papers' experiments

@@ -24,10 +24,10 @@ class BinCP(SmoothedRule["Counts"]):
 
     The event for a label is that its score at a noisy copy of the row reaches a threshold tau. Of m noisy
     copies, a row's true label has its p-quantile score ``lambda_i``, the largest value that at least
-    ``round(p m)`` of its samples reach. With k = floor((n + 1)(alpha - eta)) tau is the k-th smallest of the n
-    ``lambda_i``: most rows' events then happen with probability p or more, and within the radius with at least
-    ``c(p; r)``, c the certificate. A label is in the set if its event happens with that probability. Counts
-    are replaced by Clopper-Pearson bounds, each failing with probability ``eta / (n + K)``.
+    ``round(p m)`` of its samples reach. With k = floor((n + 1)(alpha - eta)) tau is the k-th smallest of the
+    n ``lambda_i``: most rows' events then happen with probability p or more, and within the radius with at
+    least ``c(p; r)``, c the certificate. A label is in the set if its event happens with that probability.
+    Counts are replaced by Clopper-Pearson bounds, each failing with probability ``eta / (n + K)``.
 
     Parameters
     ----------
@@ -99,14 +99,15 @@ class BinCP(SmoothedRule["Counts"]):
         return self
 
     def predict_set_counts(self, counts: Any, alpha: Any = None) -> BoolArray:
-        """(n, K) label sets from (n, K) counts of the fixed threshold's event; (L, n, K) for several levels."""
+        """(n, K) label sets from (n, K) counts of the threshold's event; (L, n, K) for several levels."""
         self._needs_threshold()
         levels, is_scalar = self.levels(alpha)
         thresholds = self.thresholds(levels)
         array = np.asarray(counts)
         if array.ndim != 2 or array.shape[1] != self.n_classes_ or array.dtype.kind not in "iu":
             raise DataError(
-                f"counts must be (n, {self.n_classes_}) whole numbers, got {array.dtype} of shape {array.shape}"
+                f"counts must be (n, {self.n_classes_}) whole numbers, got {array.dtype} of shape "
+                f"{array.shape}"
             )
         tally = self.tally(len(array), thresholds)
         tally.counts[:] = _within(array, self.n_samples_)
@@ -134,7 +135,7 @@ class BinCP(SmoothedRule["Counts"]):
         return float(self._lower(hits))
 
     def certified_level(self, radius: Any = None, level: Fraction | float | None = None) -> float:
-        """``c(p; r)``: the probability that a label's event must be able to have, for the label to be in the set."""
+        """``c(p; r)``: the probability that the event of a label in the set must be able to have."""
         p = self.conservative_probability(level)
         return float(self.certificate.lower(p, self.radius if radius is None else radius))
 
@@ -234,6 +235,7 @@ def _within(counts: NDArray[Any], n_samples: int) -> NDArray[Any]:
     bad = (counts < 0) | (counts > n_samples)
     if bad.any():
         raise DataError(
-            f"{int(bad.sum())} of {counts.size} counts are not between 0 and {n_samples}, the number of samples"
+            f"{int(bad.sum())} of {counts.size} counts are not between 0 and {n_samples}, the number of "
+            "samples"
         )
     return counts

@@ -95,7 +95,7 @@ class CAS(SmoothedRule["Histogram"]):
         self.cumulative_ = tally.cumulative()[:, 0]
 
     def thresholds(self, levels: Sequence[Fraction]) -> FloatArray:
-        """(L,) ranks of the thresholds among the calibration rows' means, from the small end; 0: all labels."""
+        """(L,) ranks of the thresholds among the calibration means, from the small end; 0: all labels."""
         return np.array([float(self._rank(level)) for level in levels])
 
     def tally(self, n: int, thresholds: FloatArray) -> Histogram:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.density_models import check_outputs, draw
 from assay.conformal.interval_base import split_rows, training_target
+from assay.conformal.leakage import refuse_training_rows
 from assay.conformal.mixture_density import MixtureDensityNetwork
 from assay.conformal.regions import Region
 from assay.core.checks import FloatArray, row_count, to_numpy
@@ -77,7 +78,8 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            NaN or infinite targets, lengths that differ, fewer than two rows.
+            NaN or infinite targets, lengths that differ, fewer than two rows, or calibration rows
+            that are all training rows.
         MethodError
             The model cannot be trained or cannot sample; impossible parameters.
         """
@@ -90,6 +92,7 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = self._target(X_calib, y_calib, "y_calib")
+            refuse_training_rows(X, y, X_calib, y_calib)
         model = MixtureDensityNetwork() if self.model is None else self.model
         if not hasattr(model, "fit") or not hasattr(model, "get_params"):
             raise MethodError(

@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from assay.conformal.leakage import refuse_training_rows
 from assay.core.checks import FloatArray, as_vector, check_target, refuse_nan, row_count, sums_to_finite
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import conformal_rank, parse_levels, warn_infinite
@@ -155,7 +156,8 @@ class SplitIntervalRegressor(IntervalRegressor):
         Raises
         ------
         DataError
-            NaN or infinite targets, lengths that differ, fewer than two rows.
+            NaN or infinite targets, lengths that differ, fewer than two rows, or calibration rows that
+            are all training rows.
         """
         y = training_target(X, y)
         parse_levels(self.alpha)
@@ -164,6 +166,7 @@ class SplitIntervalRegressor(IntervalRegressor):
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = check_target(y_calib, name="y_calib")
+            refuse_training_rows(X, y, X_calib, y_calib)
         with all_or_nothing(self):
             self._train(X, y)
             self._calibrate(X_calib, y_calib)

@@ -10,17 +10,19 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.errors import InfiniteSetWarning, MethodError
+from assay.core.errors import AssayWarning, InfiniteSetWarning, MethodError
 from assay.core.levels import conformal_rank, parse_levels, smallest_n
 from assay.core.quantiles import conformal_quantile
 
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.intp]
+#: what a row of a group (or a class) without calibration rows gets
+Unseen = Literal["all", "marginal", "refuse"]
 
 #: how far the line that asked for sets is above the function that calls a warning function
 _USER = 6
@@ -92,15 +94,29 @@ class MarginalCalibrator:
 
 @dataclass(frozen=True, eq=False)
 class ClassCalibrator:
-    """One threshold a class, from the rows of that class; a class with too few rows is always in the set."""
+    """One threshold a class, from the rows of that class; a class with too few rows is always in the set.
+
+    With ``unseen="marginal"`` a class without any row has the threshold of all rows together.
+    """
 
     scores: FloatArray
     codes: Codes
     n_classes: int
+    unseen: Unseen = "all"
 
     def thresholds(self, levels: Sequence[Fraction], groups: Codes | None = None) -> FloatArray:
         """(L, 1, K) thresholds."""
         out, short = pooled_thresholds(self.scores, self.codes, self.n_classes, levels)
+        absent = np.bincount(self.codes, minlength=self.n_classes) == 0
+        if self.unseen == "marginal" and absent.any():
+            out[:, absent] = np.asarray(conformal_quantile(self.scores, levels, stacklevel=_USER))[:, None]
+            short[:, absent] = False
+            warnings.warn(
+                f"{int(absent.sum())} of {self.n_classes} classes have no calibration rows: they get the "
+                "threshold of all classes together, and no promise of their own",
+                AssayWarning,
+                stacklevel=_USER - 1,
+            )
         _warn_short(short, levels, "classes", "those classes are in every set")
         return out[:, None, :]
 
@@ -109,13 +125,15 @@ class ClassCalibrator:
 class GroupCalibrator:
     """One threshold a group of rows (Mondrian): each group is covered by itself.
 
-    A row of a group without enough calibration rows, or of an unseen group, gets all labels.
+    A row of a group without enough calibration rows gets all labels; so does one of an unseen group, or
+    with ``unseen="marginal"`` the labels under the threshold of all groups together.
     """
 
     scores: FloatArray
     codes: Codes
     #: (G,) the groups in the order of their codes
     names: NDArray[Any]
+    unseen: Unseen = "all"
 
     def thresholds(self, levels: Sequence[Fraction], groups: Codes | None = None) -> FloatArray:
         """(L, n, 1) thresholds of rows with the given codes."""
@@ -124,16 +142,25 @@ class GroupCalibrator:
         out, short = pooled_thresholds(self.scores, self.codes, len(self.names), levels)
         asked = np.unique(groups[groups >= 0])
         _warn_short(short[:, asked], levels, "groups", "rows of those groups get all labels")
-        unseen = int((groups < 0).sum())
-        if unseen:
-            warnings.warn(
-                f"{unseen} of {len(groups)} rows are of a group without calibration rows, first at row "
-                f"{int(np.argmax(groups < 0))}: they get all labels",
-                InfiniteSetWarning,
-                stacklevel=_USER - 1,
-            )
-        padded = np.concatenate([out, np.full((len(levels), 1), np.inf)], axis=1)
-        return padded[:, groups, None]
+        rest = np.full((len(levels), 1), np.inf)
+        if warn_unseen(groups, self.unseen, stacklevel=_USER) and self.unseen == "marginal":
+            rest = np.asarray(conformal_quantile(self.scores, levels, stacklevel=_USER)).reshape(-1, 1)
+        return np.concatenate([out, rest], axis=1)[:, groups, None]
+
+
+def warn_unseen(groups: Codes, unseen: Unseen, stacklevel: int = _USER - 1) -> int:
+    """Number of rows of a group without calibration rows (code -1), after a warning that says so."""
+    count = int((groups < 0).sum())
+    if count:
+        marginal = unseen == "marginal"
+        effect = "they get the threshold of all groups together" if marginal else "they get all labels"
+        warnings.warn(
+            f"{count} of {len(groups)} rows are of a group without calibration rows, first at row "
+            f"{int(np.argmax(groups < 0))}: {effect}",
+            AssayWarning if marginal else InfiniteSetWarning,
+            stacklevel=stacklevel,
+        )
+    return count
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,12 +118,48 @@ def train_network(
 
     x_all = torch.as_tensor(X, dtype=torch.float32, device=how.device)
     y_all = torch.as_tensor(Y, dtype=torch.float32, device=how.device)
-    order = torch.randperm(len(X), generator=generator)
+    best, epochs, best_loss = minimise(
+        torch,
+        parameters,
+        lambda rows, training: loss(output(x_all[rows], training), y_all[rows]),
+        len(X),
+        optimiser(parameters),
+        how,
+        generator,
+    )
+    arrays = [p.cpu().numpy().astype(np.float64) for p in best]
+    layers = [(arrays[i].T.copy(), arrays[i + 1]) for i in range(0, len(arrays), 2)]
+    return layers, epochs, best_loss
+
+
+def minimise(
+    torch: Any,
+    parameters: list[Any],
+    loss: Callable[[Any, bool], Any],
+    n: int,
+    steps: Any,
+    how: Training,
+    generator: Any,
+) -> tuple[list[Any], int, float]:
+    """Minimise a mean loss over n rows in shuffled batches.
+
+    Parameters
+    ----------
+    parameters : tensors that require gradients, changed in place
+    loss : (row indices, whether for training) -> mean loss of these rows
+    steps : torch optimiser of the parameters
+    generator : torch generator of validation rows and batches
+
+    Returns
+    -------
+    the kept parameters (detached), epochs trained, and their loss: on validation rows where there
+    are some (``patience`` given and at least 20 rows), else on the training rows.
+    """
+    order = torch.randperm(n, generator=generator)
     held = 0
-    if how.patience is not None and len(X) >= _MIN_ROWS_TO_VALIDATE:
-        held = max(1, round(how.validation_fraction * len(X)))
+    if how.patience is not None and n >= _MIN_ROWS_TO_VALIDATE:
+        held = max(1, round(how.validation_fraction * n))
     validation, train = order[:held].to(how.device), order[held:]
-    steps = optimiser(parameters)
     epochs = int(how.max_epochs)
     # without validation the last weights are kept: a falling rate lets them settle
     schedule = None if held else torch.optim.lr_scheduler.CosineAnnealingLR(steps, epochs)
@@ -133,7 +169,7 @@ def train_network(
         shuffled = train[torch.randperm(len(train), generator=generator)].to(how.device)
         for rows in torch.split(shuffled, int(how.batch_size)):
             steps.zero_grad(set_to_none=True)
-            batch_loss = loss(output(x_all[rows], True), y_all[rows])
+            batch_loss = loss(rows, True)
             batch_loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, _GRADIENT_NORM)
             steps.step()
@@ -143,7 +179,7 @@ def train_network(
         current = total / len(train)
         if held:
             with torch.no_grad():
-                current = float(loss(output(x_all[validation], False), y_all[validation]))
+                current = float(loss(validation, False))
         if not np.isfinite(current):
             raise MethodError(
                 f"training diverged: the loss is {current} in epoch {epoch}; try a learning_rate below "
@@ -152,10 +188,8 @@ def train_network(
         if how.progress is not None:
             how.progress(epoch, epochs, current)
         if not held or current < best_loss:
-            best = [p.detach().clone() for p in parameters] if held else parameters
+            best = [p.detach().clone() for p in parameters] if held else None
             best_loss, best_epoch = current, epoch
         elif how.patience is not None and epoch - best_epoch >= how.patience:
             break
-    arrays = [p.detach().cpu().numpy().astype(np.float64) for p in best or parameters]
-    layers = [(arrays[i].T.copy(), arrays[i + 1]) for i in range(0, len(arrays), 2)]
-    return layers, epoch, float(best_loss)
+    return best or [p.detach() for p in parameters], epoch, float(best_loss)

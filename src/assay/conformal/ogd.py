@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_compiled import pick, step_for
-from assay.conformal.tracker_steps import THRESHOLD, StepTracker
+from assay.conformal.tracker_base import State
+from assay.conformal.tracker_compiled import compiled, has_numba, pick, step_for
+from assay.conformal.tracker_steps import SEEN, THRESHOLD, StepTracker
+from assay.core.checks import FloatArray
 
 
 class _Numbers(NamedTuple):
@@ -55,6 +58,32 @@ class OnlineGradientTracker(StepTracker):
 
     def _parameters(self, lr: float) -> _Numbers:
         return _Numbers(self._level(), lr, self._relative())
+
+    def _drive(self, state: State, j: int, rate: float, scores: FloatArray, out: FloatArray) -> None:
+        if not has_numba() or self._relative() or state["pending"].shape[2]:
+            super()._drive(state, j, rate, scores, out)
+            return
+        p, values = self._parameters(rate), state["values"][j]
+        up, down = p.lr * (1.0 - p.alpha), p.lr * -p.alpha
+        compiled(build_fixed_driver, None)(up, down, values[THRESHOLD], values[SEEN], scores, out)
+
+
+def build_fixed_driver(digest: str) -> Callable[..., None]:
+    """The step below where nothing but the score decides: numbers in registers, a third of the time."""
+
+    def drive(up: Any, down: Any, threshold: Any, seen: Any, scores: Any, out: Any) -> None:
+        _ = digest  # makes it part of the key of compiled code
+        for i in range(scores.shape[0]):
+            q, known = threshold[i], 0
+            for t in range(scores.shape[1]):
+                s = scores[i, t]
+                out[i, t] = q
+                known += not np.isnan(s)
+                q += up if s > q else (down if s <= q else 0.0)  # neither holds for NaN
+            threshold[i] = q
+            seen[i] += known
+
+    return drive
 
 
 @step_for(_Numbers)

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from assay.conformal.tracker_base import OnlineTracker, one_of
+from assay.conformal.tracker_base import OnlineTracker
+from assay.conformal.two_sides import interval_ends, side_count, side_scores, side_tracker
 from assay.core.checks import FloatArray, to_float, to_numpy
-from assay.core.errors import DataError, MethodError
-from assay.core.levels import parse_alpha
+from assay.core.errors import DataError
 
 State = dict[str, NDArray[Any]]
 
-_SCORES = ("signed", "absolute")
+#: long enough that trackers take the code that they have for long runs
+_LONG_RUN = 100
 
 
 class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
@@ -95,7 +96,7 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
         self._begin(forecasts, "forecast")
         self.forecast_ = np.atleast_1d(forecasts).copy()
         thresholds = np.atleast_1d(self.tracker_.threshold_)[:, None]
-        ends = self._intervals(self.forecast_[:, None], thresholds)[:, 0]
+        ends = interval_ends(self.forecast_[:, None], thresholds, self._sides())[:, 0]
         return ends[0] if forecasts.ndim == 0 else ends
 
     def update(self, y: Any, forecast: Any = None) -> Self:
@@ -116,7 +117,7 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
                 f"{int(lost.sum())} of {len(rows)} outcomes have no forecast, first series "
                 f"{int(lost.argmax())}; call predict_interval(forecast) before update(y)"
             )
-        self.tracker_.run(self._scores(rows[:, None], self.forecast_[:, None]))
+        self.tracker_.run(side_scores(rows[:, None], self.forecast_[:, None], self._sides()))
         return self
 
     def run(self, y: Any, forecasts: Any) -> FloatArray:
@@ -136,10 +137,10 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"y has shape {outcomes.shape} and forecasts {centres.shape}; give one a step")
         self._begin(centres.sum(axis=-1), "forecasts")
         rows, middle = np.atleast_2d(outcomes), np.atleast_2d(centres)
-        thresholds = self.tracker_.run(self._scores(rows, middle))
+        thresholds = self.tracker_.run(side_scores(rows, middle, self._sides()))
         if rows.shape[1]:
             self.forecast_ = middle[:, -1].copy()
-        ends = self._intervals(middle, thresholds)
+        ends = interval_ends(middle, thresholds, self._sides())
         return ends[0] if outcomes.ndim == 1 else ends
 
     def get_state(self) -> State:
@@ -174,20 +175,17 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
         self.forecast_ = forecast.astype(np.float64)
         return self
 
+    def warm_up(self) -> None:
+        """Compile, or read from disk, what a run needs, so that none of it is counted as time of a step."""
+        clone(self).run(np.zeros(_LONG_RUN), np.zeros(_LONG_RUN))
+
     # --- inside ------------------------------------------------------------------------------------
 
     def _sides(self) -> int:
-        return 2 if one_of(self.score, "score", _SCORES) == "signed" else 1
+        return side_count(self.score)
 
     def _fresh_tracker(self) -> OnlineTracker:
-        if not isinstance(self.tracker, OnlineTracker):
-            raise MethodError(f"tracker must be an unfitted tracker of assay.conformal, got {self.tracker!r}")
-        level = parse_alpha(self.tracker.alpha if self.alpha is None else self.alpha)
-        tracker: OnlineTracker = clone(self.tracker)
-        tracker.set_params(alpha=float(level / self._sides()))
-        if self.horizon is not None:
-            tracker.set_params(horizon=self.horizon)
-        return tracker
+        return side_tracker(self.tracker, self._sides(), self.alpha, self.horizon)
 
     def _begin(self, given: FloatArray, name: str) -> None:
         """Start at the first call; refuse another number of series later."""
@@ -196,32 +194,6 @@ class OnlineConformalRegressor(BaseEstimator):  # type: ignore[misc]
         count = len(np.atleast_1d(given))
         if count != self.n_series_:
             raise DataError(f"{name} is of {count} series, but {self.n_series_} are followed")
-
-    def _scores(self, y: FloatArray, forecasts: FloatArray) -> FloatArray:
-        """(n_series * sides, T) scores of (n_series, T) outcomes."""
-        residuals = y - forecasts
-        if self._sides() == 1:
-            return np.abs(residuals)
-        both = np.empty((len(y), 2, y.shape[1]))
-        both[:, 0], both[:, 1] = residuals, -residuals
-        return both.reshape(-1, y.shape[1])
-
-    def _intervals(self, centre: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """(n_series, T, 2) ends around (n_series, T) forecasts."""
-        if self._sides() == 1:
-            above = below = np.maximum(thresholds, 0.0)
-        else:
-            above, below = thresholds[0::2], thresholds[1::2]
-            none = np.isneginf(above), np.isneginf(below)
-            if none[0].any() or none[1].any():
-                above, below = _no_width(above, below, none[0]), _no_width(below, above, none[1])
-        lower, upper = centre - below, centre + above
-        return np.stack([np.minimum(lower, upper), np.maximum(lower, upper)], axis=-1)
-
-
-def _no_width(side: FloatArray, other: FloatArray, none: NDArray[np.bool_]) -> FloatArray:
-    """A threshold of -inf becomes the one at which the interval ends where it begins."""
-    return np.where(none, np.where(np.isfinite(other), -other, 0.0), side)
 
 
 def _numbers(values: Any, name: str, extra: int) -> FloatArray:

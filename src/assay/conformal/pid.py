@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_base import positive, whole_number
+from assay.conformal.tracker_base import State, positive, whole_number
 from assay.conformal.tracker_compiled import pick, step_for
-from assay.conformal.tracker_steps import OWN, THRESHOLD, StepTracker
+from assay.conformal.tracker_steps import OWN, SEEN, THRESHOLD, StepTracker
+from assay.core.checks import FloatArray
+from assay.core.errors import MethodError, MissingDependency
 
 _BASE, _MISSES = OWN, OWN + 1
 _RIGHT_ANGLE = math.pi / 2
@@ -23,14 +27,15 @@ class _Numbers(NamedTuple):
 
 
 class PIDTracker(StepTracker):
-    """A quantile tracker (P) with a correction that grows with the error accumulated so far (I).
+    """A quantile tracker (P), a correction that grows with the error so far (I), and a scorecaster (D).
 
         base_{t+1} = base_t + eta_t (1{s_t > q_t} - alpha)
-        q_{t+1} = base_{t+1} + K_I tan(x_t log(t + 1) / (C_sat (t + 1)))
+        q_{t+1} = base_{t+1} + K_I tan(x_t log(t + 1) / (C_sat (t + 1))) + g_{t+1}
 
     from ``q_0 = base_0 = 0``, where ``x_t`` is the number of misses before step t less ``alpha t``, and the
     tangent is +-infinite beyond a right angle. ``eta_t`` is ``lr`` times the range of the last ``window``
-    scores before s_t, and ``lr`` for the first.
+    scores before s_t, and ``lr`` for the first. ``g_{t+1}`` is the scorecaster's forecast of the score to
+    come, 0 without one and until ``window`` scores are known.
 
     Parameters
     ----------
@@ -46,6 +51,12 @@ class PIDTracker(StepTracker):
         C_sat; published: 1 for stocks, 5 elsewhere.
     window : int, default 100
         Scores that the range is of.
+    scorecaster : None, "theta" or callable, default None
+        "theta" is the paper's, the Theta method fitted anew at every step (extra ``forecast``), some 10 ms a
+        score and series. A callable ``scorecaster(past, h) -> float`` is given (m,) scores, the newest
+        last, and forecasts the h-th after them, h the horizon. It costs the compiled loop its speed.
+    memory : int, default 500
+        The scorecaster is given at most so many past scores; the paper's code has all.
     horizon : int, default 1
         The threshold of a score is made without the horizon - 1 scores before it.
 
@@ -66,6 +77,8 @@ class PIDTracker(StepTracker):
         saturation: float = 5.0,
         window: int = 100,
         *,
+        scorecaster: Any = None,
+        memory: int = 500,
         horizon: int = 1,
     ) -> None:
         self.alpha = alpha
@@ -73,6 +86,8 @@ class PIDTracker(StepTracker):
         self.integral_gain = integral_gain
         self.saturation = saturation
         self.window = window
+        self.scorecaster = scorecaster
+        self.memory = memory
         self.horizon = horizon
 
     def _columns(self) -> dict[str, int]:
@@ -84,6 +99,60 @@ class PIDTracker(StepTracker):
     def _parameters(self, lr: float) -> _Numbers:
         gain = 0.0 if self.integral_gain == 0 else positive(self.integral_gain, "integral_gain")
         return _Numbers(self._level(), lr, gain, positive(self.saturation, "saturation"))
+
+    def _fresh(self, n_series: int) -> State:
+        if self.scorecaster is None:
+            return super()._fresh(n_series)
+        self._cast()
+        kept = max(whole_number(self.memory, "memory"), self._window()) + self._delay()
+        return super()._fresh(n_series) | {"past": np.full((n_series, kept), np.nan)}
+
+    def _cast(self) -> Callable[[FloatArray, int], float]:
+        if self.scorecaster == "theta":
+            if importlib.util.find_spec("statsforecast") is None:
+                raise MissingDependency("scorecaster='theta' needs: pip install 'assay[forecast]'")
+            return theta
+        if not callable(self.scorecaster):
+            raise MethodError(f"scorecaster must be None, 'theta' or callable, got {self.scorecaster!r}")
+        return self.scorecaster  # type: ignore[no-any-return]
+
+    def _run(self, state: State, scores: FloatArray, out: FloatArray) -> None:
+        if self.scorecaster is None:
+            super()._run(state, scores, out)
+            return
+        cast, delay, past = self._cast(), self._delay(), state["past"]
+        for t in range(scores.shape[1]):
+            now, before = np.ascontiguousarray(scores[:, t : t + 1]), np.empty((len(scores), 1))
+            super()._run(state, now, before)
+            out[:, t] = before[:, 0]
+            for i in np.flatnonzero(~np.isnan(now[:, 0])):
+                past[i, :-1], past[i, -1] = past[i, 1:].copy(), now[i, 0]
+                learned = int(state["values"][0, SEEN, i]) - delay
+                # a step that has learned sets the threshold anew, without a forecast
+                if learned >= max(self._window(), 1):
+                    known = past[i, : past.shape[1] - delay]
+                    g = float(cast(known[-min(learned, len(known)) :].copy(), delay + 1))
+                    if not math.isfinite(g):
+                        raise MethodError(f"the scorecaster forecast {g} for series {i}")
+                    state["values"][:, THRESHOLD, i] += g
+
+    def _pack(self, state: State) -> State:
+        return super()._pack(state) | {name: state[name] for name in ("past",) if name in state}
+
+    def _unpack(self, packed: State) -> State:
+        past = {name: packed[name] for name in ("past",) if name in packed}
+        own = {name: array for name, array in packed.items() if name not in past}
+        return super()._unpack(own) | past
+
+
+def theta(past: FloatArray, horizon: int) -> float:
+    """Forecast of the Theta method, without a season, ``horizon`` steps after (m,) scores."""
+    from statsforecast.models import Theta
+
+    if past.min() == past.max():
+        return float(past[-1])
+    forecast = Theta(season_length=1).forecast(past, h=horizon)["mean"]
+    return float(forecast[horizon - 1])
 
 
 @step_for(_Numbers)

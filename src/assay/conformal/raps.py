@@ -122,8 +122,7 @@ class RAPSClassifier(SetClassifier):
         keep = np.ones(n, dtype=np.bool_)
         order = np.argsort(self._part_uniforms(proba, codes, seed, "tuning"), kind="stable")
         keep[order[:n_tuning]] = False
-        part = Probabilities(proba.values[~keep], proba.name)
-        return self._tuned(part, codes[~keep], seed), keep
+        return self._tuned(proba.take(~keep), codes[~keep], seed), keep
 
     def _tuned(self, proba: Probabilities, codes: Codes, seed: int) -> RAPSScore:
         level = parse_levels(self.alpha)[0][0]

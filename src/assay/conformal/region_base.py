@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from assay.conformal.cross_fit import fit_without, fold_numbers
 from assay.conformal.density_models import check_outputs
 from assay.conformal.interval_base import split_rows
+from assay.conformal.leakage import refuse_training_rows
 from assay.conformal.regions import Region
 from assay.core.checks import FloatArray, refuse_infinite, refuse_nan, row_count
 from assay.core.errors import DataError, MethodError
@@ -83,7 +84,8 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            NaN or infinite targets, lengths or numbers of outputs that differ, too few rows.
+            NaN or infinite targets, lengths or numbers of outputs that differ, too few rows, or
+            calibration rows that are all training rows.
         """
         Y = self._target(X, y, "y")
         self._check_parameters()
@@ -92,6 +94,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             Y_calib = self._target(X_calib, y_calib, "y_calib")
             _same_outputs(Y_calib, Y.shape[1], "y_calib")
+            refuse_training_rows(X, Y, X_calib, Y_calib)
         with all_or_nothing(self):
             self.n_outputs_ = Y.shape[1]
             model = LinearRegression() if self.estimator is None else self.estimator
@@ -100,7 +103,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                     f"fit trains a clone of the model, but {type(model).__name__} is no scikit-learn style "
                     "estimator; train it yourself and use calibrate"
                 )
-            model = _for_outputs(clone(model), self.n_outputs_)
+            model = for_outputs(clone(model), self.n_outputs_)
             target = Y if self.n_outputs_ > 1 else Y[:, 0]
             if self._has_shape:
                 fold = fold_numbers(FOLDS, X, Y, self.random_state)
@@ -273,7 +276,7 @@ def _same_outputs(values: FloatArray, q: int, name: str) -> None:
         raise DataError(f"{name} has {values.shape[1]} outputs, {q} are expected")
 
 
-def _for_outputs(model: Any, q: int) -> Any:
+def for_outputs(model: Any, q: int) -> Any:
     """The model itself where it takes several outputs, otherwise one of it an output."""
     takes_several = hasattr(model, "__sklearn_tags__") and get_tags(model).target_tags.multi_output
     return model if q == 1 or takes_several else MultiOutputRegressor(model)

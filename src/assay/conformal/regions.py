@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.utils import _safe_indexing
 
 from assay.conformal.density_models import check_outputs, draw, log_density, log_density_of_draws
@@ -21,6 +22,8 @@ _REFINEMENTS = 10
 _DOUBLINGS = 60
 # of the bounding box of several outputs, on each side
 _MARGIN = 0.1
+# draws a row that a volume is estimated from
+_VOLUME_POINTS = 1024
 
 
 class Region(ABC):
@@ -222,7 +225,7 @@ class LevelSet(Region):
             out[i] = (piece[0, 0], piece[-1, 1]) if len(piece) else (np.inf, -np.inf)
         return out
 
-    def volume(self, method: str = "auto", *, n_points: int = 1024) -> FloatArray:
+    def volume(self, method: str = "auto", *, n_points: int = _VOLUME_POINTS) -> FloatArray:
         """(n,) length (q = 1) or volume (q > 1) of each set.
 
         Parameters
@@ -239,11 +242,18 @@ class LevelSet(Region):
             self._one_output("volume('exact')")
         if method != "mc" and self.n_outputs == 1:
             return np.array([float((piece[:, 1] - piece[:, 0]).sum()) for piece in self.intervals()])
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(self._log_volume_mc(n_points)))
+
+    def log_volume(self) -> FloatArray:
+        """(n,) natural logarithm of the volume: +inf where unbounded, -inf where it is 0."""
+        return super().log_volume() if self.n_outputs == 1 else self._log_volume_mc(_VOLUME_POINTS)
+
+    def _log_volume_mc(self, n_points: int) -> FloatArray:
         out = np.empty(len(self))
         for rows, X in self._chunks(n_points):
             log_p = log_density_of_draws(self.model, X, self._sample(X, n_points))
-            with np.errstate(over="ignore"):
-                inverse = np.where(log_p >= self.log_threshold[rows, None], np.exp(-log_p), 0.0)
-            out[rows] = inverse.mean(axis=1)
+            inside = log_p >= self.log_threshold[rows, None]
+            out[rows] = logsumexp(np.where(inside, -log_p, -np.inf), axis=1) - np.log(n_points)
         out[self.log_threshold == -np.inf] = np.inf
         return out

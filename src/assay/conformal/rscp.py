@@ -79,8 +79,8 @@ class RSCP(SmoothedRule["Moments"]):
 class RSCPPlus(RSCP):
     """RSCP with room for errors of sampling, so that its guarantee holds at any number of samples.
 
-    Calibrated at level ``alpha - 2 beta``; the threshold q gets Hoeffding's ``b = sqrt(ln(1 / beta) / (2 m))``,
-    and a test row's mean loses its empirical Bernstein error: the set is
+    Calibrated at level ``alpha - 2 beta``; the threshold q gets Hoeffding's
+    ``b = sqrt(ln(1 / beta) / (2 m))``, and a test row's mean loses its empirical Bernstein error: the set is
     ``{y : c(max(S - b_B, 0); r) <= min(q + b, 1)}``.
 
     Parameters

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -45,6 +46,20 @@ _WORK = 12
 #: a row's own random number comes from its probabilities on this grid: a model gives a row alone other
 #: last digits than the same row in a batch, and the number must be the same
 _GRID = np.float32(2**16)
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRows:
+    """The calibration rows: probabilities, (n,) labels as columns, (n,) groups where they are given.
+
+    ``further`` makes probabilities of rows in the form in which those of the calibration were given:
+    the model's of a table, or checked ones of bare probabilities.
+    """
+
+    proba: Probabilities
+    codes: Codes
+    groups: NDArray[Any] | None
+    further: Callable[[Any], Probabilities]
 
 
 class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -90,6 +105,27 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The calibrator from (n,) true-label scores of rows with labels ``codes``."""
         return MarginalCalibrator(scores)
 
+    def _make_model(self) -> Any:
+        """An untrained copy of the model that ``fit`` trains."""
+        if self.estimator is not None and not hasattr(self.estimator, "fit"):
+            raise MethodError(
+                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
+                "fit. A torch module or a function that is already trained is used by calibrate"
+            )
+        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+
+    def _read(self, proba: Any, name: str = "proba", n_classes: int | None = None) -> Probabilities:
+        """The probabilities that the caller gave, in blocks."""
+        return Probabilities(proba, name, n_classes)
+
+    def _face(self, block: NDArray[Any]) -> NDArray[Any]:
+        """(n, K) of a block of rows: what a row's own random numbers are computed from."""
+        return block
+
+    def _best(self, block: NDArray[Any]) -> Codes:
+        """(n,) the label that each row of a block gets where ``allow_empty`` is false and its set empty."""
+        return np.asarray(np.argmax(block, axis=1))
+
     # ---- with a model
 
     def fit(self, X: Any, y: Any, X_calib: Any = None, y_calib: Any = None) -> Self:
@@ -113,11 +149,22 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         DataError
             Missing or continuous labels, lengths that differ, fewer than two rows or two classes.
         """
+        return self._fit(X, y, X_calib, y_calib)
+
+    def _fit(
+        self, X: Any, y: Any, X_calib: Any, y_calib: Any, groups: Any = None, groups_calib: Any = None
+    ) -> Self:
+        """:meth:`fit`; ``groups`` are those of the rows of X, from which calibration rows may be drawn."""
         y = training_labels(X, y)
         parse_levels(self.alpha)
         if X_calib is None:
             classes = distinct_labels(y)
-            X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, self.random_state)
+            if groups is not None:
+                groups = check_labels(groups, length=len(y), name="groups")
+            rows = np.arange(len(y))
+            X, X_calib, train, calib = split_rows(X, rows, self.calibration_size, self.random_state)
+            groups_calib = None if groups is None else groups[calib]
+            y, y_calib = y[train], y[calib]
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = check_labels(y_calib, name="y_calib")
@@ -128,14 +175,9 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
                 f"hold {len(classes)} class(es)"
             )
-        if self.estimator is not None and not hasattr(self.estimator, "fit"):
-            raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
-                "fit. A torch module or a function that is already trained is used by calibrate"
-            )
-        model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+        model = self._make_model()
         model.fit(X, y)
-        self._calibrate_model(model, X_calib, y_calib, classes)
+        self._calibrate_model(model, X_calib, y_calib, classes, groups_calib)
         return self
 
     def calibrate(self, X: Any, y: Any, classes: Sequence[Any] | None = None, groups: Any = None) -> Self:
@@ -183,11 +225,17 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             known = np.asarray(known)
             classes = known if classes is None else classes
         columns = known_labels(known, classes, "the model's classes_")
-        proba = Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
-        self._calibrate(proba, y, classes, groups)
+
+        def probabilities(raw: NDArray[Any]) -> Probabilities:
+            return Probabilities(in_columns(raw, columns, len(classes)), "the model's probabilities")
+
+        def further(X: Any) -> Probabilities:
+            return probabilities(predict_probabilities(model, X, outputs)[0])
+
+        self._calibrate(probabilities(raw), y, classes, groups, further)
         self.estimator_ = model
-        self.outputs_ = outputs
-        self.columns_ = columns
+        self.outputs_: Any = outputs
+        self.columns_: Any = columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """(n, K) probabilities of the underlying model, in the order of ``classes_``."""
@@ -244,7 +292,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Probabilities that are NaN, negative or do not sum to one, missing labels, a label that
             is none of the classes, lengths that differ, or no rows.
         """
-        checked = Probabilities(proba)
+        checked = self._read(proba)
         y = check_labels(y, length=len(checked))
         parse_levels(self.alpha)
         if len(checked) == 0:
@@ -267,36 +315,47 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters as in ``predict_set``, with (n, K) probabilities in the order of ``classes_``.
         """
         check_is_fitted(self, "calibrator_")
-        return self._sets(Probabilities(proba, n_classes=len(self.classes_)), alpha, groups)
+        return self._sets(self._read(proba, n_classes=len(self.classes_)), alpha, groups)
 
     # ---- the way through
 
-    def _calibrate(self, proba: Probabilities, y: NDArray[Any], classes: NDArray[Any], groups: Any) -> None:
+    def _calibrate(
+        self,
+        proba: Probabilities,
+        y: NDArray[Any],
+        classes: NDArray[Any],
+        groups: Any,
+        further: Callable[[Any], Probabilities] | None = None,
+    ) -> None:
         codes = known_labels(y, classes)
         seed = seed_of(self.random_state)
         score, keep = self._choose_score(proba, codes, seed)
         scores = self._true_label_scores(score, proba, codes, seed)
-        if groups is None:
-            if keep is None:
-                calibrator = self._make_calibrator(scores, proba, codes, seed)
-            else:
-                kept = Probabilities(proba.values[keep], proba.name)
-                calibrator = self._make_calibrator(scores[keep], kept, codes[keep], seed)
-        else:
-            calibrator = self._group_calibrator(scores, groups, keep)
+        if not self._looks_at_groups():
+            groups = None
+        if groups is not None:
+            groups = check_labels(groups, length=len(scores), name="groups")
+        if keep is not None:
+            proba = proba.take(keep)
+            scores, codes = scores[keep], codes[keep]
+            groups = None if groups is None else groups[keep]
+        rows = CalibrationRows(proba, codes, groups, self._read if further is None else further)
+        calibrator = self._calibrator(score, scores, rows, seed)
         self.classes_ = classes
         self.score_: Any = score
         self.calibrator_: Any = calibrator
         self.seed_ = seed
 
-    def _group_calibrator(self, scores: FloatArray, groups: Any, keep: BoolArray | None) -> GroupCalibrator:
+    def _calibrator(
+        self, score: LabelScore, scores: FloatArray, rows: CalibrationRows, seed: int
+    ) -> LabelCalibrator:
+        """The calibrator from (n,) true-label scores of rows of which the groups may be known."""
+        if rows.groups is None:
+            return self._make_calibrator(scores, rows.proba, rows.codes, seed)
         if type(self)._make_calibrator is not SetClassifier._make_calibrator:
             raise MethodError(f"{type(self).__name__} has thresholds of its own and takes no groups")
-        groups = check_labels(groups, length=len(scores), name="groups")
-        if keep is not None:
-            scores, groups = scores[keep], groups[keep]
-        names = distinct_labels(groups)
-        return GroupCalibrator(scores, encode_labels(groups, names), names)
+        names = distinct_labels(rows.groups)
+        return GroupCalibrator(scores, encode_labels(rows.groups, names), names)
 
     def _block_bytes(self) -> int:
         if not self.max_memory > 0:
@@ -307,7 +366,8 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms from the probabilities of each row, whatever their order; None if not randomised."""
         if not (self.randomised and score.takes_u):
             return None
-        return row_uniforms(unordered_row_keys(np.rint(block * _GRID), seed, "label score"), 1)[:, 0]
+        face = np.rint(self._face(block) * _GRID)
+        return row_uniforms(unordered_row_keys(face, seed, "label score"), 1)[:, 0]
 
     def _true_label_scores(
         self, score: LabelScore, proba: Probabilities, codes: Codes, seed: int
@@ -321,8 +381,9 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) uniforms that divide calibration rows into parts, whatever the order of rows and classes."""
         keys = np.empty(len(proba), dtype=np.uint64)
         for rows, block in proba.blocks(self._block_bytes()):
-            own = block[np.arange(len(block)), codes[rows]][:, None]
-            keys[rows] = unordered_row_keys(block, seed, part) ^ row_keys(own, seed, part)
+            face = self._face(block)
+            own = face[np.arange(len(face)), codes[rows]][:, None]
+            keys[rows] = unordered_row_keys(face, seed, part) ^ row_keys(own, seed, part)
         # equal rows must not all fall into one part: each gets a number of its own by counting them
         order = np.lexsort((codes, keys))
         ranked = keys[order]
@@ -344,19 +405,28 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             score.mark(block, here, self._uniforms(score, block, self.seed_), view)
             if not self.allow_empty:
                 level, row = np.nonzero(~view.any(axis=2))
-                view[level, row, np.argmax(block, axis=1)[row]] = True
+                view[level, row, self._best(block)[row]] = True
         return out[0] if is_scalar else out
 
     def _thresholds(self, levels: tuple[Fraction, ...], n: int, groups: Any) -> FloatArray:
         calibrator: LabelCalibrator = self.calibrator_
-        if isinstance(calibrator, GroupCalibrator):
+        names = getattr(calibrator, "names", None)
+        if names is not None:
             if groups is None:
                 raise DataError("calibrated with groups: give the group of each row as groups")
             groups = check_labels(groups, length=n, name="groups")
-            return calibrator.thresholds(levels, encode_labels(groups, calibrator.names))
-        if groups is not None:
+            return calibrator.thresholds(levels, self._group_codes(groups, names))
+        if groups is not None and self._looks_at_groups():
             raise DataError("groups were given, but calibration was without groups")
         return calibrator.thresholds(levels)
+
+    def _looks_at_groups(self) -> bool:
+        """Whether groups that are given count."""
+        return True
+
+    def _group_codes(self, groups: NDArray[Any], names: NDArray[Any]) -> Codes:
+        """(n,) positions of the groups of rows that are asked for among those known; -1 for the others."""
+        return encode_labels(groups, names)
 
     # ---- scikit-learn
 

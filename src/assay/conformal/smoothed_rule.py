@@ -103,7 +103,7 @@ class SmoothedRule(BaseEstimator, ABC, Generic[T]):  # type: ignore[misc]
 
     def _prepare(self, n: int, n_samples: int) -> None:
         if n == 0 or n_samples == 0:
-            raise DataError(f"there are {n} calibration rows with {n_samples} samples each; give at least one")
+            raise DataError(f"there are {n} calibration rows of {n_samples} samples each; give at least one")
         self.certificate.check_radius(self.radius)
         self._check(n_samples)
         self._check_levels(parse_levels(self.alpha)[0])
@@ -161,12 +161,12 @@ class SmoothedRule(BaseEstimator, ABC, Generic[T]):  # type: ignore[misc]
         for level in levels:
             if 0 < level <= share:
                 raise MethodError(
-                    f"alpha is {float(level):g}, of which {float(share):g} pays for errors of the Monte-Carlo "
-                    f"samples; alpha must be larger than that"
+                    f"alpha is {float(level):g}, of which {float(share):g} pays for errors of the "
+                    "Monte-Carlo samples; alpha must be larger than that"
                 )
 
     def _rank(self, level: Fraction) -> int:
-        """Rank, from the small end, of the threshold among conformity scores; 0 with a warning: all labels."""
+        """Rank, from the small end, of the threshold among scores; 0 with a warning: all labels."""
         share = self._share()
         rank = lower_rank(self.n_calib_, level - share) if level else 0
         if rank < 1:
@@ -174,8 +174,8 @@ class SmoothedRule(BaseEstimator, ABC, Generic[T]):  # type: ignore[misc]
             enough = "no number gives" if need is None else f"at least {need} are needed for"
             pays = f", of which {float(share):g} pays for sampling errors" if share else ""
             warnings.warn(
-                f"{self.n_calib_} calibration rows at alpha {float(level):g}{pays}: {enough} sets smaller than "
-                "all labels; every set holds all labels",
+                f"{self.n_calib_} calibration rows at alpha {float(level):g}{pays}: {enough} sets smaller "
+                "than all labels; every set holds all labels",
                 InfiniteSetWarning,
                 stacklevel=4,
             )
@@ -205,6 +205,6 @@ def refuse_beyond_one(samples: NDArray[Any]) -> None:
     """Raise DataError where a conformity score is not in [0, 1], as bounds on means need it."""
     if samples.size and not (samples.min() >= 0 and samples.max() <= 1):
         raise DataError(
-            f"conformity scores range from {samples.min():.6g} to {samples.max():.6g}; this rule bounds means "
-            "of scores in [0, 1]: take a score such as 'lac' or 'aps'"
+            f"conformity scores range from {samples.min():.6g} to {samples.max():.6g}; this rule bounds "
+            "means of scores in [0, 1]: take a score such as 'lac' or 'aps'"
         )

@@ -17,7 +17,7 @@ from assay.core.probabilities import Probabilities
 from assay.core.seeds import derive_seed, row_keys, seed_of
 
 #: bytes of noisy inputs and of scores that are in memory at a time, when no batch size is given
-_WORK = 2**25
+_WORK = 2**23
 #: noise for calibration rows and for test rows: never the same numbers
 CALIBRATION, TEST = "calibration", "test"
 
@@ -49,7 +49,7 @@ class SmoothedScores:
     n_samples : int, default 150
         Noisy copies of a row; the paper's 100 to 200.
     batch_size : int, optional
-        Noisy rows in one call of the model; by default what 32 MiB hold. The answer does not depend on it.
+        Noisy rows in one call of the model; by default what 8 MiB hold. The answer does not depend on it.
     random_state : int or None, default None
 
     Attributes
@@ -153,9 +153,7 @@ class SmoothedScores:
             block = slice(start, min(start + step, len(rows)))
             yield block, self._chunks(rows[block], stream, batch)
 
-    def _chunks(
-        self, rows: NDArray[np.float64], stream: str, batch: int
-    ) -> Iterator[NDArray[np.float32]]:
+    def _chunks(self, rows: NDArray[np.float64], stream: str, batch: int) -> Iterator[NDArray[np.float32]]:
         source = Noise(rows, self.noise, self.scale, self.seed, stream)
         step = max(1, batch // len(rows))
         for start in range(0, self.n_samples, step):
@@ -208,9 +206,7 @@ class Noise:
         self._scale: Any = check_noise(kind, scale)
         keys = row_keys(rows, seed, stream)
         second = derive_seed(seed, stream, "noise")
-        self._sources = [
-            np.random.Generator(np.random.Philox(key=int(key) | second << 64)) for key in keys
-        ]
+        self._sources = [np.random.Generator(np.random.Philox(key=int(key) | second << 64)) for key in keys]
 
     def add(self, m: int) -> NDArray[np.float64]:
         """(n, m, ...) the rows with the next m draws of their noise."""
@@ -224,7 +220,7 @@ class Noise:
         self, row: NDArray[np.float64], source: np.random.Generator, shape: tuple[int, ...]
     ) -> NDArray[np.float64]:
         if self._kind == "gaussian":
-            return row + self._scale * source.standard_normal(shape)
+            return np.asarray(row + self._scale * source.standard_normal(shape))
         if self._kind == "laplace":
             return row + source.laplace(scale=self._scale, size=shape)
         if self._kind == "uniform":

@@ -28,8 +28,8 @@ from assay.core.probabilities import (
 )
 from assay.core.seeds import seed_of
 
-#: sums over samples for this many bytes of labels' samples are kept at a time
-_BLOCK_LABELS = 2**16
+#: labels of test rows whose sums (for CAS a histogram each) are in memory at a time
+_BLOCK_LABELS = 2**11
 
 
 class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

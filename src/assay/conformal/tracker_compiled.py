@@ -88,6 +88,8 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: Hashable) -
     """
     numba: Any = importlib.import_module("numba")
     _extend_numba()
+    for function in tuple(_TWINS):  # of every tracker imported by now
+        _extend_with(function)
     driver = build(_digest(_STEPS.get(parameters, build)))  # type: ignore[call-overload]
     options = {"error_model": "numpy", "nogil": True}
     try:
@@ -98,7 +100,7 @@ def compiled(build: Callable[[str], Callable[..., Any]], parameters: Hashable) -
 
 @cache
 def _extend_numba() -> None:
-    """Tell Numba of :func:`advance` and of the functions with a twin."""
+    """Tell Numba how it finds the step of a tracker."""
     overload: Any = importlib.import_module("numba.extending").overload
     options = {"error_model": "numpy"}
 
@@ -110,8 +112,13 @@ def _extend_numba() -> None:
 
     overload(advance, jit_options=options)(find_step)
     overload(advance_levels, jit_options=options)(find_level_step)
-    for function, twin in _TWINS.items():
-        overload(function, jit_options=options)(_always(twin))
+
+
+@cache
+def _extend_with(function: Callable[..., Any]) -> None:
+    """Tell Numba of a function with a twin."""
+    overload: Any = importlib.import_module("numba.extending").overload
+    overload(function, jit_options={"error_model": "numpy"})(_always(_TWINS[function]))
 
 
 def _always(twin: Callable[..., Any]) -> Callable[..., Any]:

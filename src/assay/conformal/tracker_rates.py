@@ -8,7 +8,8 @@ experts, memory I and loss l_i of each,
 where m is the mean of ``sum w_i l_i^2`` (over all scores so far, then with memory I) and sigma = 1 / (2 I).
 The loss may be in any unit, and nothing of the scores to come is used. The threshold is the mean weighted by
 ``max(w_i - 2 sigma / k, 0)``: an expert that has little more than its share of sigma may be absurd (a rate
-a thousand times too large), and its threshold with it.
+a thousand times too large), and its threshold with it. An infinite loss takes all weight but that share, and
+where all are infinite nothing is learned. Where counted thresholds are +inf and -inf, the mean is +inf.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from assay.core.errors import MethodError
 
 #: I of DtACI, its default
 MEMORY = 500
+#: a larger loss, such as that of an infinite threshold, cannot be squared and counts as infinite
+_LARGEST = 1e150
 
 
 def learning_rates(lr: Any, automatic: tuple[float, ...]) -> tuple[float, ...]:
@@ -72,8 +75,13 @@ def _mean(weights: FloatArray, thresholds: FloatArray) -> FloatArray:
     total, mass = np.zeros(len(weights)), np.zeros(len(weights))
     for j in range(n_rates):
         part = np.maximum(weights[:, j] - 1 / MEMORY / n_rates, 0.0)
-        total, mass = total + part * thresholds[j], mass + part
-    return total / mass
+        total, mass = total + _share(part, thresholds[j]), mass + part
+    return np.where(np.isnan(total), np.inf, total / mass)
+
+
+@np.errstate(invalid="ignore")
+def _share(part: FloatArray, threshold: FloatArray) -> FloatArray:
+    return np.where(part > 0, part * threshold, 0.0)
 
 
 def mix_arrays(
@@ -120,6 +128,11 @@ def _reweigh(
     k: Any,
 ) -> None:
     losses = np.where(s > q, (s - q) * (1 - level), (q - s) * level)
+    least = losses.min(axis=0)
+    told = least < _LARGEST
+    rows, losses, least, k = rows[told], losses[:, told], least[told], k[told]
+    bounded = losses < _LARGEST
+    losses = np.where(bounded, losses, 0.0)
     w = weights[rows].T
     squared = np.zeros(len(rows))
     for j in range(len(q)):
@@ -128,7 +141,7 @@ def _reweigh(
     loss[rows, 0] = mean
     with np.errstate(all="ignore"):
         eta = np.where(mean > 0, np.sqrt(gain / mean), 0.0)
-    w = w * np.exp(-eta * (losses - losses.min(axis=0)))
+        w = w * np.where(bounded, np.exp(-eta * (losses - least)), 0.0)
     total = np.zeros(len(rows))
     for j in range(len(q)):
         total = total + w[j]
@@ -152,9 +165,9 @@ def build_mixer(digest: str) -> Callable[..., None]:
                 for j in range(n_rates):
                     q[j] = thresholds[j, i, t]
                     part = max(weights[i, j] - 1 / MEMORY / n_rates, 0.0)
-                    total += part * q[j]
+                    total += part * q[j] if part > 0 else 0.0
                     mass += part
-                out[i, t] = total / mass
+                out[i, t] = np.inf if np.isnan(total) else total / mass
                 s = scores[i, t]
                 if np.isnan(s):
                     continue
@@ -172,13 +185,16 @@ def build_mixer(digest: str) -> Callable[..., None]:
                 for j in range(n_rates):
                     losses[j] = (s - q[j]) * (1 - level) if s > q[j] else (q[j] - s) * level
                     least = min(least, losses[j])
-                    squared += weights[i, j] * (losses[j] * losses[j])
+                    if losses[j] < _LARGEST:
+                        squared += weights[i, j] * (losses[j] * losses[j])
+                if not least < _LARGEST:
+                    continue
                 mean = loss[i, 0] + (squared - loss[i, 0]) / min(k + 1, MEMORY)
                 loss[i, 0] = mean
                 eta = np.sqrt(gain / mean) if mean > 0 else 0.0
                 total = 0.0
                 for j in range(n_rates):
-                    weights[i, j] *= np.exp(-eta * (losses[j] - least))
+                    weights[i, j] *= np.exp(-eta * (losses[j] - least)) if losses[j] < _LARGEST else 0.0
                     total += weights[i, j]
                 for j in range(n_rates):
                     weights[i, j] = (1 - sigma) * weights[i, j] / total + sigma / n_rates

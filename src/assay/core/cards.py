@@ -58,6 +58,8 @@ class Card:
     max_rows: int | None = None
     #: False: not part of a comparison unless it is asked for by name
     in_menu: bool = True
+    #: True: it works on groups of rows, and is no part of a comparison on a table without a group column
+    needs_groups: bool = False
     paper: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Mapping[str, Any], ...] = ()
@@ -127,6 +129,7 @@ _KINDS: dict[str, type] = {
     **dict.fromkeys(("paper", "defaults", "exceptions", "testing", "example"), dict),
     "max_rows": int,
     "in_menu": bool,
+    "needs_groups": bool,
 }
 
 

@@ -93,6 +93,10 @@ class Probabilities:
                 self._refuse(block, start)
             yield slice(start, start + len(block)), block
 
+    def take(self, rows: Any) -> Probabilities:
+        """Those rows, by a mask or by their numbers."""
+        return Probabilities(self.values[rows], self.name)
+
     def check(self) -> None:
         """Check all rows; raises what :meth:`blocks` raises."""
         for _ in self.blocks():

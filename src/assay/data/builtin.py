@@ -135,9 +135,10 @@ def load(name: str, folder: str | Path | None = None) -> Table:
     if entry.get("count_rows"):
         frame = frame.assign(**{entry["time"]: range(len(frame))})
         notes.append("no times in the file: the rows are counted")
+    targets = entry["target"].split(", ")
     return build(
         frame,
-        entry["target"],
+        targets if len(targets) > 1 else targets[0],
         name,
         f"built-in {name}",
         notes=notes,

@@ -158,8 +158,24 @@ def same_values(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
     return bool((a.to_numpy() == b.to_numpy()).all())
 
 
+def is_renamed(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
+    """Whether each value of a few in one column stands beside one value of the other, and the reverse."""
+    if a.isna().any() or b.isna().any():
+        return False
+    distinct = int(b.nunique())
+    if not 2 < distinct <= len(b) // 4 or a.nunique() != distinct:
+        return False
+    codes = pd.factorize(a)[0].astype(np.int64) * distinct + pd.factorize(b)[0]
+    return len(np.unique(codes)) == distinct
+
+
 def fingerprint(
-    frame: pd.DataFrame, targets: Sequence[str], time: str | None = None, group: str | None = None
+    frame: pd.DataFrame,
+    targets: Sequence[str],
+    time: str | None = None,
+    group: str | None = None,
+    *,
+    group_is_feature: bool = True,
 ) -> str:
     """SHA-256 over column names, kinds, types, values and roles, in order; the same in every process.
 
@@ -168,7 +184,8 @@ def fingerprint(
     """
     digest = hashlib.sha256(f"assay table 1\x1f{len(frame)}\x1f{targets[0]}".encode())
     if len(targets) > 1 or time is not None or group is not None:
-        digest.update(f"\x1froles {[*targets]!r} {time!r} {group!r}".encode())
+        hidden = "" if group_is_feature else " hidden"
+        digest.update(f"\x1froles {[*targets]!r} {time!r} {group!r}{hidden}".encode())
     for name in frame.columns:
         column = frame[name]
         kind = kind_of(column)

@@ -15,6 +15,7 @@ from assay.core.errors import DataError
 from assay.data.columns import (
     fingerprint,
     is_constant,
+    is_renamed,
     is_row_number,
     kind_of,
     same_values,
@@ -42,6 +43,7 @@ def as_table(
     *,
     time: str | None = None,
     group: str | None = None,
+    series: bool = False,
 ) -> Table:
     """A validated table from a file, a frame, arrays or a built-in name.
 
@@ -63,7 +65,10 @@ def as_table(
     time : str, optional
         The column (numbers or dates) that orders the rows of a series.
     group : str, optional
-        The column that names the series of each row; without ``time`` a group of rows, and a feature.
+        The column that names the series of each row; without ``time`` a group of rows, and a feature
+        unless it is also among the columns to ``drop``.
+    series : bool
+        The rows are a series in their order, though no column says when: treated as with ``time``.
 
     Returns
     -------
@@ -93,10 +98,11 @@ def as_table(
             drop=drop,
             time=time,
             group=group,
+            series=series,
         )
     frame, found_targets, found_name, source, notes = _load(data, target)
     if isinstance(frame, Table):
-        return as_table(frame, target, name, drop, time=time, group=group)
+        return as_table(frame, target, name, drop, time=time, group=group, series=series)
     return build(
         frame,
         found_targets if isinstance(data, tuple) or target is None else target,
@@ -106,6 +112,7 @@ def as_table(
         drop=drop,
         time=time,
         group=group,
+        series=series,
     )
 
 
@@ -275,6 +282,7 @@ def build(
     drop: Sequence[str] = (),
     time: str | None = None,
     group: str | None = None,
+    series: bool = False,
 ) -> Table:
     """A Table from a frame: columns checked and tidied, rows without a target left out."""
     notes = list(notes)
@@ -294,27 +302,36 @@ def build(
         )
     for column in drop:
         _find(column, columns, where, "column to drop")
-    frame = frame.drop(columns=drop)
+    hidden = group in drop and time is None
+    frame = frame.drop(columns=[column for column in drop if not (hidden and column == group)])
     targets = find_targets(target, columns)
     if not targets:
         raise DataError(f"{where}which column is the target? Name one of: {_listing(list(frame.columns))}")
     _check_roles(targets, time, group, drop, list(frame.columns), where)
     if frame.empty or not len(frame):
         raise DataError(f"{where}the table has no rows")
-    if frame.shape[1] == len(targets):
+    series = series or time is not None
+    if frame.shape[1] - hidden == len(targets) and not series:
         only = f"{targets[0]!r} is the only column" if len(targets) == 1 else "every column is a target"
-        raise DataError(f"{where}{only}; at least one feature column is needed")
-    frame = _with_outcomes(frame.reset_index(drop=True), targets, time, notes, where)
-    tidied = _tidy_frame(frame, targets, time, group, notes, where)
+        raise DataError(
+            f"{where}{only}; at least one feature column is needed (none for a series in order: task online)"
+        )
+    frame = _with_outcomes(frame.reset_index(drop=True), targets, series, notes, where)
+    tidied = _tidy_frame(frame, targets, time, group, series, notes, where)
+    if hidden and tidied.shape[1] == len(targets) + 1 and not series:
+        raise DataError(
+            f"{where}no usable feature column is left beside the group {group!r}, which is dropped"
+        )
     return Table(
         name=name,
         frame=tidied,
         targets=targets,
-        fingerprint=fingerprint(tidied, targets, time, group),
+        fingerprint=fingerprint(tidied, targets, time, group, group_is_feature=not hidden),
         source=source,
         notes=tuple(dict.fromkeys(notes)),
         time=time,
         group=group,
+        group_is_feature=not hidden,
     )
 
 
@@ -332,7 +349,7 @@ def _check_roles(
     named += [(column, role) for column, role in ((time, "time"), (group, "group")) if column is not None]
     for column, role in named:
         shown = f"the target {column!r}" if role == "target" else f"the {role} column {column!r}"
-        if column in drop:
+        if column in drop and not (role == "group" and time is None):
             raise DataError(f"{where}{shown} is among the columns to drop")
         _find(column, columns, where, f"{role} column")
         if column in roles:
@@ -342,7 +359,7 @@ def _check_roles(
 
 
 def _with_outcomes(
-    frame: pd.DataFrame, targets: Sequence[str], time: str | None, notes: list[str], where: str
+    frame: pd.DataFrame, targets: Sequence[str], series: bool, notes: list[str], where: str
 ) -> pd.DataFrame:
     """The rows in which no target is missing; all rows of a series, in which that is information."""
     missing = frame[list(targets)].isna()
@@ -356,7 +373,7 @@ def _with_outcomes(
         f"{target!r} {int(missing[target].sum()):,}" for target in targets if missing[target].any()
     )
     what = f"the target {targets[0]!r} is" if len(targets) == 1 else f"a target is ({counts})"
-    if time is not None:
+    if series:
         notes.append(
             f"{int(gone.sum()):,} of {len(frame):,} rows: {what} missing there; the series keeps them"
         )
@@ -398,6 +415,7 @@ def _tidy_frame(
     targets: Sequence[str],
     time: str | None,
     group: str | None,
+    series: bool,
     notes: list[str],
     where: str,
 ) -> pd.DataFrame:
@@ -405,6 +423,7 @@ def _tidy_frame(
     kept: dict[str, pd.Series[Any]] = {}
     empty, constant, counters, names_of_rows, wide = [], [], [], [], []
     copies: list[tuple[str, str]] = []
+    renamed: list[tuple[str, str]] = []
     wide_text: list[str] = []
     infinite: list[str] = []
     outcomes = {target: tidy(frame[target], target)[0] for target in targets}
@@ -442,6 +461,11 @@ def _tidy_frame(
             kept[name] = column
         if name in kept:
             copies += [(name, target) for target, y in outcomes.items() if same_values(column, y)]
+            renamed += [
+                (name, target)
+                for target, y in outcomes.items()
+                if (name, target) not in copies and is_renamed(column, y)
+            ]
     for left_out, why in (
         (empty, "no value in any row"),
         (constant, "the same value in every row"),
@@ -463,11 +487,16 @@ def _tidy_frame(
     for target in dict.fromkeys(target for _, target in copies):
         listed = _listing([name for name, copied in copies if copied == target])
         notes.append(f"an exact copy of the target {target!r} is among the features: {listed}; a leak?")
-    if len(kept) == len(targets):
+    notes += [
+        f"{name} and the target {target!r} tell the same under other names; a leak? "
+        f"--drop {name} leaves it out"
+        for name, target in renamed
+    ]
+    if len(kept) == len(targets) and not series:
         beside = ", ".join(map(repr, targets))
         raise DataError(f"{where}no usable feature column beside {beside}: {'; '.join(notes)}")
     out = pd.DataFrame(kept)
-    if out.shape[1] <= _DUPLICATES_MAX_COLUMNS:
+    if out.shape[1] <= _DUPLICATES_MAX_COLUMNS and not series:
         duplicates = int(out.duplicated().sum())
         if duplicates:
             notes.append(

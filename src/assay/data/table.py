@@ -29,6 +29,8 @@ class Table:
     notes: tuple[str, ...] = field(default=())
     time: str | None = None
     group: str | None = None
+    #: whether methods see the group column among the features (never in a series)
+    group_is_feature: bool = True
 
     @property
     def target(self) -> str:
@@ -37,8 +39,9 @@ class Table:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Feature columns: neither a target nor the time, and where there is a time not the group."""
-        others = {*self.targets, self.time, self.group if self.time is not None else None}
+        """Feature columns: neither a target nor the time, nor a group that is no feature."""
+        hidden = self.time is not None or not self.group_is_feature
+        others = {*self.targets, self.time, self.group if hidden else None}
         return tuple(name for name in self.frame.columns if name not in others)
 
     @property

@@ -7,7 +7,7 @@ import inspect
 import numbers
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from sklearn.base import is_classifier, is_regressor
 from assay.core.cards import Card, all_cards, get_card, import_object
 from assay.core.errors import MethodError, TaskError
 from assay.core.levels import parse_alpha
+from assay.data.probabilities import as_probability_table
 from assay.data.read import as_table
 from assay.data.table import Table
 from assay.engine.bench import load_model, load_task
@@ -58,6 +59,7 @@ def compare(
     forecast: str | None = None,
     radius: float | None = None,
     noise_scale: float | None = None,
+    proba: bool = False,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -65,7 +67,7 @@ def compare(
     Parameters
     ----------
     data : path, DataFrame, (X, y), built-in name or Table
-        What :func:`assay.data.read.as_table` takes.
+        What :func:`assay.data.read.as_table` takes; with ``proba`` class probabilities.
     target : str or list of str, optional
         The column to predict, or several (also "a,b").
     methods : list, optional
@@ -104,7 +106,8 @@ def compare(
     time : str, optional
         The column that orders the rows of a series.
     group : str, optional
-        The column that names the series of each row (with ``time``), or a group of rows.
+        The column that names the series of each row (with ``time``), or a group of rows: coverage and
+        size are then measured in each group too. It stays a feature unless it is in ``drop``.
     horizon : int, default 1
         How many steps ahead a forecast is made (only with ``time``).
     forecast : str, optional
@@ -112,6 +115,10 @@ def compare(
     radius, noise_scale : float, optional
         How far rows may be moved, and the deviation of the noise against it, in standard deviations of the
         features (only with ``task="attack"``).
+    proba : bool
+        ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
+        with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
+        is trained; half of the rows calibrates the label-set methods and half tests them.
     command : str
         The command line, kept with the run.
 
@@ -129,18 +136,28 @@ def compare(
     level = parse_alpha(alpha)
     chosen_seeds = _seeds(seeds)
     limits = _limits(workers, timeout, memory_limit, in_process)
-    with _importable_from_here(methods, model):
-        table = as_table(data, target, name=name, drop=drop, time=time, group=group)
+    with importable_from_here(methods, model):
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
         options |= {option: value for option, value in given.items() if value is not None}
-        task_name, why = choose_task(table, task, options=options)
+        if proba:
+            not_bare = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
+            _check_bare(not_bare | options)
+            table, options = as_probability_table(data, name), {"proba": True}
+            if task == "auto":
+                task_name, why = "label-set", "label-set: class probabilities are given, no model is trained"
+            else:
+                task_name, why = choose_task(table, task, options=options)
+        else:
+            series = task == "online"
+            table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
+            task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
-        _check_model(model, the_task)
+        check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         _check_seeds(chosen_seeds, the_task)
         the_task.check(table, level)
-        table = replace(table, notes=(*table.notes, *the_task.notes(table)))
+        table = replace(table, notes=(*table.notes, *the_task.notes(table), *_unused_group(table, the_task)))
         specs = choose_methods(methods, the_task, table)
         question = Question(
             table=table,
@@ -217,6 +234,7 @@ def choose_methods(asked: Sequence[Any] | None, task: Task, table: Table) -> tup
     """
     if asked is None:
         cards = [card for card in all_cards().values() if card.task == task.name and card.in_menu]
+        cards = [card for card in cards if not card.needs_groups or table.group is not None]
         cards.sort(key=lambda card: card.id != task.reference)
         specs = [_of_card(card, task, table, by_name=False) for card in cards]
     else:
@@ -259,6 +277,10 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
     training_rows = len(table) - len(table) // PART
     if card.missing:
         skip = f"needs: {install_line(card)}"
+    elif card.needs_groups and table.group is None:
+        skip = "it works on groups of rows: name their column as group (--group COLUMN)"
+    elif task.bare and (lack := task.accepts(card.load())) is not None:
+        skip = lack
     elif card.max_rows is not None and training_rows > card.max_rows and not by_name:
         skip = (
             f"{training_rows:,} training rows are more than the {card.max_rows:,} up to which it is "
@@ -279,7 +301,21 @@ def _with_distinct_names(specs: Sequence[MethodSpec]) -> Iterator[MethodSpec]:
         yield replace(spec, name=name)
 
 
-def _check_model(model: Any, task: Task) -> None:
+def _check_bare(given: Mapping[str, Any]) -> None:
+    """Raise TaskError for an argument that has no meaning where probabilities are given."""
+    for argument, value in given.items():
+        if value is not None:
+            hint = "; the groups of rows go into data: (proba, y, groups)" if argument == "group" else ""
+            raise TaskError(f"{argument} has no meaning where class probabilities are given (proba){hint}")
+
+
+def _unused_group(table: Table, task: Task) -> tuple[str, ...]:
+    if table.group is None or task.by_group or task.over_time:
+        return ()
+    return (f"the task {task.name!r} does not look at groups: {table.group} is a column like any other",)
+
+
+def check_model(model: Any, task: Task) -> None:
     """Raise MethodError where the model is none, or is a classifier where numbers are predicted."""
     if model is None:
         return
@@ -356,7 +392,7 @@ def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool) -> Limits
 
 
 @contextlib.contextmanager
-def _importable_from_here(asked: Any, model: Any) -> Iterator[None]:
+def importable_from_here(asked: Any, model: Any) -> Iterator[None]:
     """While a comparison with ``module:Class`` runs, modules of the current folder can be imported.
 
     Last on the path, so that no file there takes the place of an installed module.

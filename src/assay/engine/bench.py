@@ -228,7 +228,7 @@ def build_method(
     seeded = _with_seed(model, seed)
     if card is None or _suits(card, seeded):
         offered["estimator"] = seeded
-    else:
+    elif card.task != "online":  # there the model forecasts, outside of all methods
         notices.append(f"fitted with its own model, not with {type(seeded).__name__}")
     if inspect.isclass(target):
         taken = _parameters(target)

@@ -256,7 +256,7 @@ def _describe(question: Question, trials: Sequence[Trial]) -> RunInfo:
             }
             for method in question.methods
         ),
-        model="the default of the task" if question.model is None else str(_shown(question.model)),
+        model=_model_name(question),
         seeds=question.seeds,
         limits={"seconds": question.limits.seconds, "memory": question.limits.memory},
         command=question.command,
@@ -267,6 +267,12 @@ def _describe(question: Question, trials: Sequence[Trial]) -> RunInfo:
         group=table.group,
         options=dict(question.options),
     )
+
+
+def _model_name(question: Question) -> str:
+    if question.options.get("proba"):
+        return "none: the probabilities are given"
+    return "the default of the task" if question.model is None else str(_shown(question.model))
 
 
 def _shown(value: Any) -> Any:

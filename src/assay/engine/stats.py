@@ -65,17 +65,24 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one split; ``disjoint``: no two splits test the same row."""
+    """Rows of one split; ``disjoint``: no two splits test the same row.
+
+    Over time ``test`` is the number of steps, and ``targets`` that of what was judged in all series.
+    """
 
     train: int
     calib: int
     test: int
     disjoint: bool = False
+    targets: int = 0
 
     @property
     def ratio(self) -> float:
-        """The share that Nadeau and Bengio add to 1/J; none where the test parts do not overlap."""
-        return 0.0 if self.disjoint else self.test / self.train
+        """The share that Nadeau and Bengio add to 1/J; none where the test parts do not overlap.
+
+        Where nothing is trained, the calibration rows are those that a method learns from.
+        """
+        return 0.0 if self.disjoint else self.test / (self.train or self.calib)
 
     @property
     def total(self) -> int:
@@ -197,8 +204,9 @@ class Summary:
         seen = dict.fromkeys(
             name for of_method in self._trials.values() for r in of_method.values() for name in r.metrics
         )
+        stated = (m for m in self.task.metrics if self.info.group is not None or not m.of_groups)
         extra = (Metric(name, name.replace("_", " "), "", "info", "") for name in seen if name not in known)
-        return (*self.task.metrics, *extra)
+        return (*stated, *extra)
 
     @cached_property
     def reference(self) -> str | None:
@@ -317,12 +325,13 @@ def _rows(trials: Iterable[TrialResult]) -> Rows | None:
     """Rows of a split, from the first trial that says so (they are the same for every seed)."""
     for result in trials:
         detail = result.detail
-        if all(detail.get(key) for key in ("n_train", "n_test")):
+        if detail.get("n_test") and (detail.get("n_train") or detail.get("n_calib")):
             return Rows(
-                int(detail["n_train"]),
+                int(detail.get("n_train", 0)),
                 int(detail.get("n_calib", 0)),
                 int(detail["n_test"]),
                 bool(detail.get("disjoint", False)),
+                int(detail.get("n_targets", detail["n_test"])),
             )
     return None
 

@@ -96,6 +96,6 @@ def memory(size: float) -> str:
     return f"{number(mib)} MiB" if mib < 1024 else f"{number(mib / 1024)} GiB"
 
 
-def plural(n: int, word: str) -> str:
-    """A count and its noun: "1 seed", "5 seeds"."""
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+def plural(n: int, word: str, words: str | None = None) -> str:
+    """A count and its noun: "1 seed", "5 seeds"; ``words`` is a plural of another form."""
+    return f"{n:,} {word if n == 1 else words or f'{word}s'}"

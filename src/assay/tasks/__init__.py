@@ -14,6 +14,7 @@ _TASKS = {
     "interval": "assay.tasks.interval:IntervalTask",
     "label-set": "assay.tasks.label_set:LabelSetTask",
     "online": "assay.tasks.online:OnlineTask",
+    "poisoning": "assay.tasks.poisoning:PoisoningTask",
     "region": "assay.tasks.region:RegionTask",
 }
 

@@ -49,9 +49,7 @@ class AttackTask(LabelSetTask):
             "Share of test rows whose label is in the set of the row moved at random and of the row moved by "
             "an attack on the model, both by the radius.",
         ),
-        Metric(
-            "coverage", "clean coverage", "share", "target", "Coverage of the test rows where they are."
-        ),
+        Metric("coverage", "clean coverage", "share", "target", "Coverage of the test rows where they are."),
         Metric(
             "random_coverage",
             "coverage, random moves",
@@ -113,7 +111,9 @@ class AttackTask(LabelSetTask):
         rng = np.random.default_rng(derive_seed("attack", split.seed))
         by_chance = self._covered(method, split, attacks.random_moves(split.X_test, self.radius, rng), alpha)
         attacked, attack = self._attack(method, split, rng)
-        survived = by_chance if attacked is None else by_chance & self._covered(method, split, attacked, alpha)
+        survived = by_chance
+        if attacked is not None:
+            survived = by_chance & self._covered(method, split, attacked, alpha)
         sizes = dict(clean.detail["size_histogram"])
         metrics = {
             **{of.name: clean.metrics[of.name] for of in self.metrics if of.name in clean.metrics},

@@ -50,7 +50,7 @@ def search(
 
     Parameters
     ----------
-    chance : function of (n * copies, d) rows, the rows of each copy together, giving their true labels' chances
+    chance : function of (n * copies, d) rows, each copy's rows together, giving their labels' chances
     X : (n, d)
     radius, noise_scale : float
         Of the ball, and of the noise that the attacker expects; 0 for none.
@@ -143,7 +143,7 @@ def nearest_of_others(
 
 
 def torch_module(method: Any) -> Any:
-    """The torch module inside a fitted method (its model, or the model's ``module_``); None if there is none."""
+    """The torch module in a fitted method (its model, or the model's ``module_``); None if none."""
     model = getattr(method, "estimator_", None)
     for found in (model, getattr(model, "module_", None)):
         if is_torch_module(found):

@@ -21,7 +21,8 @@ class Metric:
     """A number by which a method is judged.
 
     ``direction``: "lower" or "higher" is better, "target" is best near the nominal value,
-    "info" is no judgement. ``unit`` may be "target" (the unit of the target column).
+    "info" is no judgement. ``unit`` may be "target" (the unit of the target column). ``of_groups``: there
+    is one only where the table has a group column.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Metric:
     unit: str
     direction: Direction
     description: str
+    of_groups: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Split:
 
     X are (n, d) float64 arrays; y are (n,) float64 targets, (n, q) for several, or (n,) labels for
     classes. ``classes`` are the sorted labels of a classification. ``test_rows`` are positions in the table.
+    ``groups_train``, ``groups_calib`` and ``groups_test`` are (n,) names of the rows' groups, where the
+    task looks at groups and the table has some.
     """
 
     X_train: NDArray[np.float64]
@@ -49,6 +53,9 @@ class Split:
     test_rows: NDArray[np.intp]
     seed: int
     classes: NDArray[Any] | None = None
+    groups_train: NDArray[Any] | None = None
+    groups_calib: NDArray[Any] | None = None
+    groups_test: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,9 @@ class Task(ABC):
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False
+    #: whether it looks at groups of rows, and whether methods are given bare predictions instead of rows
+    by_group: ClassVar[bool] = False
+    bare: bool = False
     #: seeds 0 .. max_seeds - 1 exist; None is any number
     max_seeds: ClassVar[int | None] = None
     #: what it can be asked beside the level: arguments of its constructor, each with a default
@@ -108,7 +118,7 @@ class Task(ABC):
 
         A method whose ``fit`` takes ``X_calib`` gets training and calibration rows apart; one
         with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
-        on both together.
+        on both together. Where the split has groups, a method whose ``fit`` names ``groups`` gets them.
         """
 
     def with_model(self, model: Any) -> Self:

@@ -313,6 +313,7 @@ class _Features:
         change = panel.y[:, t] - self._last[:, t - horizon]
         self._scale = _spread(change)
         self._mean = _mean(past)
+        self._farthest = _FARTHEST * np.sqrt(_mean(np.square(past - self._mean[:, None])))
         self._covariates = self._prepare()
 
     def _prepare(self) -> FloatArray | None:
@@ -352,7 +353,9 @@ class _Features:
             places += [t - back, t - back - m, t - h - back]
         for place in places:
             columns.append((_take(y, place) - last) / scale[:, None])
-        columns.append((last - self._mean[:, None]) / scale[:, None])
+        # covariates that move with the target stop there, and what cancels in a sum must stop together
+        level = np.clip(last - self._mean[:, None], -self._farthest[:, None], self._farthest[:, None])
+        columns.append(level / scale[:, None])
         shape = last.shape
         stacked = [np.where(np.isnan(column), 0.0, column) for column in columns]
         stacked += [np.broadcast_to(column, shape) for column in self._calendar(t)]

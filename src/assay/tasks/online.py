@@ -36,7 +36,8 @@ class OnlineTask(Task):
 
     A method offers ``run(y, forecasts) -> (T, 2)``, or ``predict_interval(forecast)`` and ``update(y)``;
     for many series ``run`` takes (n_series, T) and gives (n_series, T, 2). With a horizon h above 1
-    its constructor takes ``horizon``: y at t - h is the last that an interval at t may use.
+    its constructor takes ``horizon``: y at t - h is the last that an interval at t may use. ``warm_up()``,
+    where a method has it, is called before its time is taken.
     """
 
     name: ClassVar[str] = "online"
@@ -254,6 +255,8 @@ class OnlineTask(Task):
         B = split.burn_in
         y, forecasts = (split.y[0], split.forecasts[0]) if single else (split.y, split.forecasts)
         runner = method if callable(getattr(method, "run", None)) else _StepByStep(method)
+        if callable(warm_up := getattr(method, "warm_up", None)):
+            warm_up()
         start = perf_counter()
         runner.run(y[..., :B], forecasts[..., :B])
         middle = perf_counter()

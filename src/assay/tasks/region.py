@@ -254,7 +254,7 @@ def _rounded(value: float) -> float | None:
 
 def _plane(region: Any, split: Split, covered: measures.BoolArray, log_volume: FloatArray) -> dict[str, Any]:
     """Material of a picture: test targets, and the regions of a few rows, the same for every method."""
-    frame = np.quantile(split.y_test, [0.005, 0.995], axis=0).T
+    frame = _frame(split)
     margin = 0.15 * (frame[:, 1] - frame[:, 0])
     frame = np.column_stack([frame[:, 0] - margin, frame[:, 1] + margin])
     rows = _spread_rows(split)
@@ -279,6 +279,16 @@ def _plane(region: Any, split: Split, covered: measures.BoolArray, log_volume: F
             for place, row in enumerate(rows)
         ],
     }
+
+
+def _frame(split: Split) -> FloatArray:
+    """(2, 2) lower and upper end of each target over 99 % of the test rows, never equal."""
+    frame = np.quantile(split.y_test, [0.005, 0.995], axis=0).T
+    # a target with one value in almost all rows: the rare others are shown too
+    whole = np.column_stack([split.y_test.min(axis=0), split.y_test.max(axis=0)])
+    frame = np.where(frame[:, :1] == frame[:, 1:], whole, frame)
+    sd = split.y_train.std(axis=0)[:, None] * np.array([-1.0, 1.0])
+    return np.where(frame[:, :1] == frame[:, 1:], frame + sd, frame)
 
 
 def _spread_rows(split: Split) -> NDArray[np.intp]:

@@ -44,17 +44,35 @@ def rows(method: Any, split: Split) -> tuple[int, int]:
     return (train, calib) if calibrates(method) else (train + calib, 0)
 
 
+def takes_groups(method: Any) -> bool:
+    """Whether the method works on groups of rows: its ``fit`` names ``groups``."""
+    return takes(method.fit, "groups")
+
+
 def fit(method: Any, split: Split) -> float:
-    """Fit, and calibrate, the method on the split; the seconds it took."""
+    """Fit, and calibrate, the method on the split; the seconds it took.
+
+    Where the split has groups and ``fit`` names ``groups``, it gets those of its rows, as ``groups_calib``
+    those of X_calib; a ``calibrate`` gets ``groups`` too.
+    """
+    groups: dict[str, Any] = {}
+    groups_calib: dict[str, Any] = {}
+    known = split.groups_train is not None and split.groups_calib is not None and takes_groups(method)
+    if known:
+        groups, groups_calib = {"groups": split.groups_train}, {"groups": split.groups_calib}
     start = perf_counter()
     if takes(method.fit, "X_calib"):
-        method.fit(split.X_train, split.y_train, X_calib=split.X_calib, y_calib=split.y_calib)
+        if known:
+            groups["groups_calib"] = split.groups_calib
+        method.fit(split.X_train, split.y_train, X_calib=split.X_calib, y_calib=split.y_calib, **groups)
     elif callable(getattr(method, "calibrate", None)):
-        method.fit(split.X_train, split.y_train)
-        method.calibrate(split.X_calib, split.y_calib)
+        method.fit(split.X_train, split.y_train, **groups)
+        method.calibrate(split.X_calib, split.y_calib, **groups_calib)
     else:
         X = np.concatenate([split.X_train, split.X_calib])
-        method.fit(X, np.concatenate([split.y_train, split.y_calib]))
+        if known:
+            groups = {"groups": np.concatenate([groups["groups"], groups_calib["groups"]])}
+        method.fit(X, np.concatenate([split.y_train, split.y_calib]), **groups)
     return perf_counter() - start
 
 
@@ -80,6 +98,8 @@ def predict(method: Any, name: str, split: Split, alpha: Fraction) -> tuple[Any,
             options["alpha"] = float(alpha)
         else:
             notices = (f"takes no alpha, neither its constructor nor {name}: it ran at its own level",)
+    if split.groups_test is not None and takes_groups(method):
+        options["groups"] = split.groups_test
     start = perf_counter()
     answer = call(split.X_test, **options)
     seconds = perf_counter() - start

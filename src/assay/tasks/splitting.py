@@ -97,6 +97,7 @@ def make_split(
     parts: Parts,
     seed: int,
     classes: NDArray[np.generic] | None,
+    groups: NDArray[np.generic] | None = None,
 ) -> Split:
     """The split with features as numbers; the preparation is fitted on the training rows alone."""
     train, calib, test = parts
@@ -114,4 +115,7 @@ def make_split(
         test_rows=test,
         seed=seed,
         classes=classes,
+        groups_train=None if groups is None else groups[train],
+        groups_calib=None if groups is None else groups[calib],
+        groups_test=None if groups is None else groups[test],
     )

@@ -98,6 +98,7 @@ def detail(
         "n_train": split.n_fit,
         "n_calib": B,
         "n_test": int(steps),
+        "n_targets": int(judged.sum()),
         "disjoint": True,
         "expected_coverage": list(measures.binomial_coverage(int(steps), alpha)),
         "stretch": {

@@ -87,13 +87,31 @@ class LabelSetsUnderAttack(LabelSets):
     task = "attack"
 
     def applies(self, subject: Subject) -> bool:
-        return subject.card is not None and super().applies(subject)
+        return subject.card is not None and subject.card.task == self.task and super().applies(subject)
+
+
+class PoisonedSets(LabelSets):
+    """The label-set contract for cards of the poisoning task, whose methods also have certificates."""
+
+    task = "poisoning"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.card is not None and subject.card.task == self.task and super().applies(subject)
+
+
+class BarePoisonedSets(BareLabelSets):
+    """The same from bare probabilities."""
+
+    task = "poisoning"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.card is not None and subject.card.task == self.task and super().applies(subject)
 
 
 #: levels whose answers must lie in each other
 _NESTED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
-CONTRACTS = (LabelSets(), BareLabelSets(), LabelSetsUnderAttack())
+CONTRACTS = (LabelSets(), BareLabelSets(), LabelSetsUnderAttack(), PoisonedSets(), BarePoisonedSets())
 
 
 @law("types")

@@ -1,7 +1,7 @@
 """Trackers on the cached one-step forecasts that the authors of ECI published: nothing in it is random.
 
 Four series (daily opens of Amazon and Google, half-hourly demand of New South Wales, daily temperatures of
-Delhi) with three forecasters each. The folder of data named by ASSAY_DATA holds them in ``eci-online``.
+Delhi) with three forecasters each. The folder of data holds them in ``eci-online``.
 """
 
 from __future__ import annotations
@@ -64,28 +64,28 @@ _FILES = {"amazon": "amzn", "google": "googl", "elec2": "elec2", "delhi": "daily
 _QUOTED = {"amazon_prophet": 47.0, "amazon_ar": 17.12, "amazon_theta": 17.46}
 
 
-def read(pair: Pair) -> tuple[FloatArray, FloatArray]:
-    """(T,) series and its forecasts.
+def read(pair: Pair, data: str | Path | None = None) -> tuple[FloatArray, FloatArray]:
+    """(T,) series and its forecasts, from the folder ``data`` ($ASSAY_DATA by default).
 
     Raises
     ------
     MissingDependency
         The folder is not there.
     """
-    folder = os.environ.get("ASSAY_DATA")
+    folder = data or os.environ.get("ASSAY_DATA")
     path = Path(folder or "", "eci-online", f"{_FILES[pair.data]}.csv.gz")
-    if folder is None or not path.is_file():
+    if not folder or not path.is_file():
         raise MissingDependency(
-            f"the cached forecasts of the authors are not there: set ASSAY_DATA to a folder with "
-            f"eci-online/{path.name}"
+            f"the cached forecasts of the authors are not there: name the folder that holds "
+            f"eci-online/{path.name} as data, or set ASSAY_DATA to it"
         )
     frame = pd.read_csv(path)
     return frame["y"].to_numpy(np.float64), frame[f"f_{pair.model}"].to_numpy(np.float64)
 
 
-def measure(pair: Pair, tracker: OnlineTracker) -> tuple[float, float]:
+def measure(pair: Pair, tracker: OnlineTracker, data: str | Path | None = None) -> tuple[float, float]:
     """Coverage after the burn-in, and mean width of all intervals, at 90 %."""
-    y, forecasts = read(pair)
+    y, forecasts = read(pair, data)
     lower, upper = OnlineConformalRegressor(tracker, alpha=0.1).run(y, forecasts).T
     covered = (lower <= y) & (y <= upper)
     return float(covered[pair.window + 1 :].mean()), float((upper - lower).mean())
@@ -111,7 +111,7 @@ def automatic(pair: Pair) -> dict[str, OnlineTracker]:
     }
 
 
-def cached_forecasts(seed: int) -> Measured:
+def cached_forecasts(seed: int, data: str | Path | None = None) -> Measured:
     """Widths and coverages on all twelve pairs; the seed changes nothing.
 
     Metrics of a pair, with the rates that are best in hindsight: ``<pair>_width``,
@@ -122,13 +122,13 @@ def cached_forecasts(seed: int) -> Measured:
     out: dict[str, dict[str, float]] = {}
     for pair in PAIRS:
         for name, tracker in trackers(pair).items():
-            coverage, width = measure(pair, tracker)
+            coverage, width = measure(pair, tracker, data)
             for metric in ("width", "auto_width"):
                 out.setdefault(f"{pair.name}_{metric}", {})[name] = width
             out.setdefault(f"{pair.name}_miscoverage", {})[name] = abs(coverage - 0.9)
         if pair.name in _QUOTED:
             out[f"{pair.name}_error"] = {"eci": abs(out[f"{pair.name}_width"]["eci"] - _QUOTED[pair.name])}
-        coverage, width = measure(pair, automatic(pair)["eci"])
+        coverage, width = measure(pair, automatic(pair)["eci"], data)
         out[f"{pair.name}_auto_width"]["eci"] = width
         out[f"{pair.name}_auto_miscoverage"] = {"eci": abs(coverage - 0.9)}
     return out

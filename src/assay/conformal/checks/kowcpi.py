@@ -2,7 +2,7 @@
 
 The forecaster is EnbPI's: 25 bootstraps of a forest of 10 trees of depth 1, trained on the first
 80 % of the rows. Out-of-bag residuals of these are the history, the other rows are the test, and
-nothing is trained again. The folder of the data is named by the environment variable ASSAY_DATA.
+nothing is trained again. The folder of data is ``data``, by default $ASSAY_DATA.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from assay.core.checks import FloatArray
 from assay.core.errors import AssayWarning, MissingDependency
 
 Measured = Mapping[str, Mapping[str, float]]
+Folder = str | Path | None
 
 _ALPHA = 0.1
 _TRAIN = 0.8
@@ -38,33 +39,33 @@ _PAST = 300
 _LEAST = 150
 
 
-def electric(seed: int) -> Measured:
+def electric(seed: int, data: Folder = None) -> Measured:
     """Windows of 3 and 5, plain kernel weights, and EnbPI with its last 300 residuals.
 
     Metrics: ``coverage_w3``, ``width_w3``, ``width_ratio_w3`` (to EnbPI's) of "kowcpi", of "plain"
     (without the reweighting) and of "min_ess" (at least 150 effective windows); the same for w5;
     ``coverage`` and ``width`` of "enbpi".
     """
-    return _short_windows(*_residuals("electric", seed))
+    return _short_windows(*_residuals("electric", seed, data))
 
 
-def solar(seed: int) -> Measured:
+def solar(seed: int, data: Folder = None) -> Measured:
     """:func:`electric` on the solar series."""
-    return _short_windows(*_residuals("solar", seed))
+    return _short_windows(*_residuals("solar", seed, data))
 
 
-def electric_long_windows(seed: int) -> Measured:
+def electric_long_windows(seed: int, data: Folder = None) -> Measured:
     """Coverage and width of windows of 20 and 50, and of the same with at least 150 effective windows.
 
     Metrics: ``coverage_w20``, ``coverage_w50``, ``ess_w50`` (median over the first 100 steps) and the
     widths, of "kowcpi" and of "min_ess".
     """
-    return _long_windows(*_residuals("electric", seed))
+    return _long_windows(*_residuals("electric", seed, data))
 
 
-def electric_forest(seed: int) -> Measured:
+def electric_forest(seed: int, data: Folder = None) -> Measured:
     """SPCI, its forest trained anew at every step, beside EnbPI: ``coverage``, ``width``, ``width_ratio``."""
-    residuals, n = _residuals("electric", seed)
+    residuals, n = _residuals("electric", seed, data)
     found = {
         "spci": _judge(SPCI(window=100, random_state=seed), residuals, n),
         "enbpi": _judge(EnbPI(past_window=_PAST), residuals, n),
@@ -122,36 +123,36 @@ def _judge(method: ResidualIntervals, residuals: FloatArray, n: int) -> tuple[fl
 
 
 @lru_cache(maxsize=2)
-def _residuals(series: str, seed: int) -> tuple[FloatArray, int]:
+def _residuals(series: str, seed: int, data: Folder = None) -> tuple[FloatArray, int]:
     """Out-of-bag residuals followed by those of the test rows, and how many are out of bag."""
-    X, y = _electric_rows() if series == "electric" else _solar_rows()
+    X, y = _electric_rows(data) if series == "electric" else _solar_rows(data)
     n = round(_TRAIN * len(y))
     ensemble = BootstrapResiduals(random_state=seed).fit(X[:n], y[:n])
     return np.concatenate([ensemble.residuals_, y[n:] - ensemble.predict(X[n:])]), n
 
 
-def _electric_rows() -> tuple[FloatArray, FloatArray]:
+def _electric_rows(data: Folder) -> tuple[FloatArray, FloatArray]:
     """Transfers between states from prices and demands, mornings from 9 to 12: 3,444 rows."""
-    table = _read("elec2.csv.gz").iloc[_ELECTRIC_START:]
+    table = _read("elec2.csv.gz", data).iloc[_ELECTRIC_START:]
     period = table["period"].to_numpy()
     morning = (period > period[_NINE]) & (period < period[_NOON])
     table = table[morning]
     return table[_COVARIATES].to_numpy(dtype=np.float64), table["transfer"].to_numpy(dtype=np.float64)
 
 
-def _solar_rows() -> tuple[FloatArray, FloatArray]:
+def _solar_rows(data: Folder) -> tuple[FloatArray, FloatArray]:
     """Diffuse irradiance in Atlanta, the last 2,000 hours of 2018, from the 20 hours before each."""
-    values = _read("solar_atlanta_2018.csv.gz")["DHI"].to_numpy(dtype=np.float64)[-_SOLAR_ROWS:]
+    values = _read("solar_atlanta_2018.csv.gz", data)["DHI"].to_numpy(dtype=np.float64)[-_SOLAR_ROWS:]
     windows = sliding_window_view(values, _SOLAR_LAGS + 1)
     return windows[:, :-1], windows[:, -1]
 
 
-def _read(name: str) -> pd.DataFrame:
-    folder = os.environ.get("ASSAY_DATA")
-    path = Path(folder or ".") / "ts-shift" / name
-    if folder is None or not path.exists():
+def _read(name: str, data: Folder) -> pd.DataFrame:
+    folder = data or os.environ.get("ASSAY_DATA")
+    path = Path(folder or "", "ts-shift", name)
+    if not folder or not path.is_file():
         raise MissingDependency(
-            f"this check reads ts-shift/{name} in the folder that ASSAY_DATA names, and "
-            + (f"{path} is not there" if folder else "ASSAY_DATA is not set")
+            f"this check reads ts-shift/{name} in the folder that is named as data or in ASSAY_DATA, and "
+            + (f"{path} is not there" if folder else "neither is given")
         )
     return pd.read_csv(path)

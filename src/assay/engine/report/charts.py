@@ -97,7 +97,7 @@ def scatter(
         parts.append(rect(left, y(band[1]), right - left, y(band[0]) - y(band[1]), "band"))
     parts += _levels(y, left, right, 6)
     if finite:
-        for at, label in _spaced(x, 7 if width > 500 else 4):
+        for at, label in spaced(x, 7 if width > 500 else 4):
             parts.append(line(at, bottom, at, bottom + 5, "axis"))
             parts.append(words(at, bottom + 19, label, "tick", "middle"))
     if far:
@@ -202,7 +202,7 @@ def _labels(
     return parts, note
 
 
-def _spaced(x: Scale, wanted: int) -> list[tuple[float, str]]:
+def spaced(x: Scale, wanted: int) -> list[tuple[float, str]]:
     """Pixels and texts of the ticks of a horizontal axis, without those that would touch the one before."""
     out: list[tuple[float, str]] = []
     free = -math.inf
@@ -248,7 +248,7 @@ def dot_rows(
     parts = [words(0, 12, title, "strong")]
     if band:
         parts.append(rect(x(band[0]), top, x(band[1]) - x(band[0]), base - top, "band"))
-    for at, label in _spaced(x, 3):
+    for at, label in spaced(x, 3):
         parts.append(line(at, top, at, base, "grid"))
         parts.append(words(at, base + 15, label, "tick", "middle"))
     if zero is not None:

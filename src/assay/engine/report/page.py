@@ -10,7 +10,13 @@ from typing import Any
 from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
-from assay.engine.report import figures, online_figures, region_figures
+from assay.engine.report import (
+    figures,
+    group_figures,
+    online_figures,
+    poisoning_figures,
+    region_figures,
+)
 from assay.engine.report.figures import Figure, Numbers
 from assay.engine.report.online_figures import TimeFigure
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
@@ -20,6 +26,7 @@ from assay.engine.report.text import (
     esc,
     expected_text,
     expected_words,
+    group_gaps,
     notices,
     over_time,
     question,
@@ -62,6 +69,8 @@ def render(summary: Summary, choice: Choice) -> str:
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("poison", "Under poisoning", _poisoning(summary, choice)),
+        ("row-groups", f"By {summary.info.group}", _figure(group_figures.by_row_group(summary, choice))),
         ("groups", "Where coverage is low", _groups(summary, choice)),
         ("examples", "Examples", _examples(summary, choice)),
         ("cost", "Time and memory", _figure(figures.costs(summary, choice))),
@@ -138,7 +147,8 @@ def _facts(summary: Summary, choice: Choice) -> str:
 def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     """The table; rows are numbered where a chart names methods by their row."""
     task = summary.task
-    worst = _worst_metric(summary)
+    gaps = group_gaps(summary)
+    worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
     heads = [
         ("Method", ""),
         ("Coverage", "[95 %]"),
@@ -148,6 +158,7 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     ]
     if worst:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
+    heads += [(_capital(summary.label(metric)), "of groups [95 %]") for metric, _ in gaps]
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(
         f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
@@ -164,6 +175,7 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         ]
         if worst:
             cells.append(_cell(found.estimates.get(worst), 3))
+        cells += [_cell(found.estimates.get(metric), decimals) for metric, decimals in gaps]
         done = f"{found.counts['ok']}/{found.trials}"
         if found.counts["ok"] < found.trials:
             done = f'<span class="bad">{done}</span>'
@@ -204,10 +216,12 @@ def _lede(summary: Summary) -> str:
 
 def _worst_metric(summary: Summary) -> str | None:
     """The first metric of a worst case that some method has a value of."""
+    # of groups of rows, if there are some, rather than of classes
+    metrics = sorted(summary.metrics, key=lambda m: not m.of_groups)
     return next(
         (
             m.name
-            for m in summary.metrics
+            for m in metrics
             if m.name.startswith("worst_") and any(f.estimates[m.name].seeds for f in summary.methods)
         ),
         None,
@@ -356,6 +370,15 @@ def _time_figure(figure: TimeFigure | None, heading: str = "") -> str:
     return f"{title}<figure><figcaption>{esc(figure.caption)}</figcaption>{panels}{numbers}</figure>"
 
 
+def _poisoning(summary: Summary, choice: Choice) -> str:
+    """Certified shares and sizes against the number of poisoned rows."""
+    return "".join(
+        _figure(poisoning_figures.certified_shares(summary, choice, side), f"Poisoned {word} rows")
+        + _figure(poisoning_figures.certified_sizes(summary, choice, side), "Certified size")
+        for side, word in (("train", "training"), ("calib", "calibration"))
+    )
+
+
 def _differences(summary: Summary, choice: Choice) -> str:
     return _figure(figures.differences(summary, choice))
 
@@ -434,7 +457,8 @@ def _notes(summary: Summary) -> str:
         ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
     ]
     if rows:
-        split = f"{rows.train:,} to train, {rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
+        training = f"{rows.train:,} to train, " if rows.train else ""
+        split = f"{training}{rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
         if rows.disjoint:
             split = f"{rows.test:,} steps a stretch, after a burn-in of {rows.calib:,}"
         facts.append(("Split", split))
@@ -453,6 +477,9 @@ def _definitions(facts: Sequence[tuple[str, str]]) -> str:
 def python_call(info: RunInfo) -> str:
     """The call of the Python API that asks the same question."""
     names = [str(spec.get("target") if spec.get("card") is None else spec["name"]) for spec in info.methods]
+    asked = f"methods={names!r}, seeds={list(info.seeds)!r}, alpha={info.alpha}"
+    if info.options.get("proba"):
+        return f"assay.compare({info.source!r}, proba=True, {asked})"
     target = list(info.targets) if len(info.targets) > 1 else info.target
     roles = {"time": info.time, "group": info.group, **info.options}
     more = "".join(f", {key}={value!r}" for key, value in roles.items() if value is not None)

@@ -18,6 +18,7 @@ _NOUNS = {
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
     "attack": ("robust label sets", "smallest", "smaller", "larger"),
+    "poisoning": ("label sets", "smallest", "smaller", "larger"),
     "online": ("prediction intervals", "narrowest", "narrower", "wider"),
 }
 
@@ -59,7 +60,10 @@ def question(info: RunInfo) -> str:
     """The question of a comparison as one sentence."""
     what, best, _, _ = nouns(info.task)
     target = 100 * (1 - float(info.alpha))
-    rows = f"{plural(info.n_rows, 'row')}, {plural(info.n_features, 'feature')}"
+    columns = plural(info.n_features, "feature")
+    if info.options.get("proba"):
+        columns = f"probabilities of {plural(info.n_features, 'class', 'classes')}"
+    rows = f"{plural(info.n_rows, 'row')}, {columns}"
     if len(info.methods) == 1:
         return (
             f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
@@ -120,6 +124,10 @@ def verdict(summary: Summary, choice: Choice) -> str:
             ends = f"{signed(gap.low, 1)} to {signed(gap.high, 1)} %"
             text += f" (95 % interval of the difference {ends})"
     text += "."
+    gaps = [(summary.label(name), found.estimates[name], decimals) for name, decimals in group_gaps(summary)]
+    if gaps and all(of.seeds for _, of, _ in gaps):
+        listed = " and ".join(f"a {label} of {mean(of, decimals)}" for label, of, decimals in gaps)
+        text += f" Between {groups_of(summary.info)} it has {listed}."
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
     ]
@@ -163,7 +171,8 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
 
     Method, coverage with its 95 % interval, the range expected of an exactly valid method on one
     split, mean size with its interval, paired difference of the size to the reference, seconds to
-    fit and predict, trials finished of all. ``*`` marks the choice, ``!`` a coverage that is
+    fit and predict, trials finished of all; with groups of rows also the gaps of coverage and of size
+    between them. ``*`` marks the choice, ``!`` a coverage that is
     significantly too low.
     """
     size = summary.label(summary.task.size_metric)
@@ -173,6 +182,7 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
         "expected",
         f"{size} [95 %]",
         f"vs {summary.reference or 'reference'} [95 %]",
+        *(summary.label(metric) for metric, _ in group_gaps(summary)),
         "time",
         "trials",
     )
@@ -187,11 +197,35 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
                 expected_text(found.expected),
                 estimate_text(found.estimates.get(summary.task.size_metric)),
                 difference_text(summary, found),
+                *(mean(found.estimates[metric], decimals) for metric, decimals in group_gaps(summary)),
                 duration(seconds_of(found)),
                 f"{found.counts['ok']}/{found.trials}",
             )
         )
     return rows
+
+
+def groups_of(info: RunInfo) -> str:
+    """The groups of rows in words; of bare probabilities the column has no name of the user's."""
+    return "the groups" if info.options.get("proba") else f"the groups of {info.group}"
+
+
+def group_gaps(summary: Summary) -> tuple[tuple[str, int | None], ...]:
+    """The gaps between groups of rows and their decimals; of coverage and of size, or none."""
+    known = {metric.name for metric in summary.metrics if metric.of_groups}
+    pair = (("coverage_gap", 3), ("size_gap", None))
+    return pair if {name for name, _ in pair} <= known else ()
+
+
+def _of_groups(summary: Summary) -> list[str]:
+    """What the two gaps say and do not say."""
+    if not group_gaps(summary):
+        return []
+    return [
+        f"Gaps are between {groups_of(summary.info)} (largest minus smallest). Neither is enough "
+        "alone: where groups differ in difficulty, sets that cover all groups alike differ in size, and sets "
+        "of one size cover the groups unequally. Even an exact method shows some gap on few test rows."
+    ]
 
 
 def expected_text(band: Sequence[float] | None) -> str:
@@ -297,7 +331,12 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
     if undefined:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
-    notes += [*_empty_sets(summary), *_infinite_regions(summary), *_unit_of_volume(summary)]
+    notes += [
+        *_of_groups(summary),
+        *_empty_sets(summary),
+        *_infinite_regions(summary),
+        *_unit_of_volume(summary),
+    ]
     if len(summary.seeds) == 1:
         notes.append(
             "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
