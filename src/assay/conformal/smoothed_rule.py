@@ -206,5 +206,5 @@ def refuse_beyond_one(samples: NDArray[Any]) -> None:
     if samples.size and not (samples.min() >= 0 and samples.max() <= 1):
         raise DataError(
             f"conformity scores range from {samples.min():.6g} to {samples.max():.6g}; this rule bounds "
-            "means of scores in [0, 1]: take a score such as 'lac' or 'aps'"
+            "means of scores in [0, 1]: take a score made of probabilities"
         )
