@@ -76,6 +76,18 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN",
     help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
+@click.option(
+    "--radius",
+    type=click.FloatRange(0),
+    metavar="DISTANCE",
+    help="How far rows may be moved, in standard deviations; with --task attack.  [default: 0.25]",
+)
+@click.option(
+    "--noise-scale",
+    type=click.FloatRange(0, min_open=True),
+    metavar="DEVIATION",
+    help="Of the noise that robust methods add; with --task attack.  [default: 0.25]",
+)
 @click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
@@ -113,6 +125,8 @@ def compare(
     group: str | None,
     horizon: int,
     forecast: str | None,
+    radius: float | None,
+    noise_scale: float | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -173,6 +187,8 @@ def compare(
                     group=group,
                     horizon=horizon,
                     forecast=forecast,
+                    radius=radius,
+                    noise_scale=noise_scale,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -17,6 +17,7 @@ _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "attack": ("robust label sets", "smallest", "smaller", "larger"),
     "poisoning": ("label sets", "smallest", "smaller", "larger"),
     "online": ("prediction intervals", "narrowest", "narrower", "wider"),
 }
