@@ -41,19 +41,6 @@ class BonferroniBoxRegressor(BareRegionRegressor):
     Dunn (1961), Multiple comparisons among means.
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        alpha: Any = 0.1,
-        calibration_size: float | int = 0.5,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.alpha = alpha
-        self.calibration_size = calibration_size
-        self.random_state = random_state
-
     def _score(self, residuals: FloatArray, X: Any) -> FloatArray:
         return np.abs(residuals)
 

@@ -48,19 +48,6 @@ class MaxScoreBoxRegressor(BareRegionRegressor):
 
     _has_shape = True
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        alpha: Any = 0.1,
-        calibration_size: float | int = 0.5,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.alpha = alpha
-        self.calibration_size = calibration_size
-        self.random_state = random_state
-
     def _set_shape(self, residuals: FloatArray, X: Any) -> None:
         self.scale_ = spread_of(residuals)
         self.shape_rows_ = len(residuals)

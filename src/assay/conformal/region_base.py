@@ -236,6 +236,19 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class BareRegionRegressor(SplitRegionRegressor):
     """Base of region methods that need nothing but predictions: scores and shape look at no X."""
 
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        alpha: Any = 0.1,
+        calibration_size: float | int = 0.5,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.alpha = alpha
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
     def calibrate_pred(self, y_pred: Any, y: Any, residuals: Any = None) -> Self:
         """Calibrate from bare predictions; no model is needed.
 
