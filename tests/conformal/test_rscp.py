@@ -40,6 +40,18 @@ def test_rscp_plus_by_hand(radius, bound):
     np.testing.assert_array_equal(found, lowest <= min(q + b, 1))
 
 
+@pytest.mark.parametrize(("bound", "edge"), [("hoeffding", 0.3598), ("bernstein", 0.4196)])
+def test_sets_hold_all_labels_from_a_threshold_on(bound, edge):
+    """Radius = noise scale, 150 samples, beta 0.001: labels of score 1 enter all at once, none before."""
+    b = np.sqrt(np.log(1000) / 300)
+    paid = b if bound == "hoeffding" else 7 * np.log(2000) / (3 * 149)
+    assert norm.cdf(norm.ppf(1 - paid) - 1) - b == pytest.approx(edge, abs=1e-4)
+    impossible = np.zeros((1, 2, 150))
+    for threshold, kept in ((edge - 1e-3, False), (edge + 1e-3, True)):
+        rule = RSCPPlus(radius=0.25, bound=bound).calibrate(np.full((300, 150), 1 - threshold), n_classes=2)
+        assert (rule.predict_set(impossible) == kept).all()
+
+
 def test_the_correction_only_adds_labels_and_so_does_the_radius():
     (S, y), (T, _) = samples(4), samples(5)
     radii = [0, 0.05, 0.1, 0.2, 0.5]
