@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
+import assay
 from assay.conformal.bincp import BinCP
 from assay.conformal.smoothed_sets import SmoothedSetClassifier
 from assay.core.errors import TaskError
@@ -47,6 +48,51 @@ class MostLikely(AllLabels):
 @pytest.fixture(scope="module")
 def split():
     return get_task("attack").split(load("digits"), 0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_search_finds_what_gradients_find(seed):
+    """The default network on standardised digits: within two points of exact gradients at every radius."""
+    from assay.conformal.checks.bincp import _gradient
+
+    split = get_task("attack").split(load("digits"), seed)
+    model = AttackTask().default_model().set_params(random_state=seed).fit(split.X_train, split.y_train)
+    X, y = split.X_test[:300], split.y_test[:300]
+    codes = np.searchsorted(model.classes_, y)
+    rng = np.random.default_rng(0)
+    for radius in (0.5, 2.0):
+        towards = attacks.nearest_of_others(X, y, split.X_train, split.y_train, rng)
+
+        def chance(rows):
+            return model.predict_proba(rows)[np.arange(len(rows)), np.resize(codes, len(rows))]
+
+        found = attacks.search(chance, X, radius, 0.0, rng, towards)
+        moves = attacks.on_sphere(rng.standard_normal(X.shape), radius / 2)
+        for _ in range(20):
+            moves += radius / 8 * attacks.on_sphere(_gradient(model, X + moves, codes), 1.0)
+            moves *= np.minimum(1, radius / np.linalg.norm(moves, axis=1, keepdims=True))
+        assert chance(found).mean() <= chance(X + moves).mean() + 0.02
+
+
+def test_only_certified_methods_are_recommended():
+    found = assay.compare(
+        "wine", task="attack", seeds=1, methods=["bincp", "rscp", "smooth-cp", "unsmoothed"], in_process=True
+    )
+    best = found.best()
+    assert best.method == "bincp"
+    for method in ("rscp", "smooth-cp", "unsmoothed"):
+        verdict = best.verdict(method)
+        assert not verdict.qualifies
+        assert verdict.low or "not certified at radius 0.25" in verdict.why
+    assert not all(best.verdict(method).low for method in ("rscp", "smooth-cp", "unsmoothed"))
+    assert "certified at radius 0.25" in best.rule
+    assert "sets that are certified at radius 0.25" in found.verdict()
+    header, *rows = found.rows()
+    assert header[1:3] == ("coverage under attack [95 %]", "clean coverage")
+    assert len(rows[0]) == len(header)
+    assert any(note.startswith("Not recommended: rscp, smooth-cp, unsmoothed") for note in found.notes())
+    # nobody moves rows: then there is nothing to certify
+    assert AttackTask(radius=0.0).lacks({"certified_radius": 0.0}) is None
 
 
 def test_every_label_survives_and_says_nothing(split):

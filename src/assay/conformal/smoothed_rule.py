@@ -42,6 +42,11 @@ class SmoothedRule(BaseEstimator, ABC, Generic[T]):  # type: ignore[misc]
 
     # ---- what a rule says
 
+    @property
+    def certifies(self) -> bool:
+        """Whether coverage within the radius is guaranteed at the number of samples that are drawn."""
+        return self._share() > 0
+
     @abstractmethod
     def _learn(self, samples: NDArray[Any]) -> None:
         """Keep what is needed of (n, m) true-label samples."""

@@ -73,6 +73,7 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     classes_ : (K,) labels, in the order of the columns
     estimator_ : the trained model
     rule_ : the calibrated rule
+    certified_radius_ : ``radius``, or 0 where the rule guarantees nothing at finite numbers of copies
     scores_ : SmoothedScores; its ``calls`` counts the rows that the model was asked about
     """
 
@@ -279,6 +280,12 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """(n,) the most probable label of each row without noise; ties to the lower class."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return np.asarray(self.classes_[best])
+
+    @property
+    def certified_radius_(self) -> Any:
+        """The radius up to which coverage is guaranteed at this number of noisy copies; 0 for none."""
+        check_is_fitted(self, "rule_")
+        return self.radius if self.rule_.certifies else 0.0
 
     @property
     def n_features_in_(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -32,13 +33,16 @@ class AttackTask(LabelSetTask):
     A row may be moved by up to ``radius`` in Euclidean distance between prepared features: numbers have
     mean 0 and deviation 1 on the training rows, so that 0.25 is a quarter of a standard deviation of
     one feature. A method offers ``fit`` and ``predict_set`` as for label sets; where its constructor takes
-    ``radius`` and ``noise_scale`` it is given those of the question. With ``predict_proba`` (without noise),
-    or a torch module as its model, it is attacked by search, or by its gradients.
+    ``radius`` and ``noise_scale`` it is given those of the question. Fitted, it says in ``certified_radius_``
+    up to where its coverage is guaranteed; without, nothing is, and it is not recommended. With
+    ``predict_proba`` (without noise), or a torch module as its model, it is attacked by search, or by its
+    gradients.
     """
 
     name: ClassVar[str] = "attack"
     reference: ClassVar[str] = "smooth-cp"
     coverage_metric: ClassVar[str] = "attacked_coverage"
+    beside_coverage: ClassVar[tuple[str, ...]] = ("coverage",)
     options: ClassVar[tuple[str, ...]] = ("radius", "noise_scale")
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
@@ -64,6 +68,14 @@ class AttackTask(LabelSetTask):
             "share",
             "lower",
             "Share of sets with every label, which say nothing.",
+        ),
+        Metric(
+            "certified_radius",
+            "certified radius",
+            "deviations",
+            "info",
+            "How far rows may be moved under the guarantee of the method at this number of noisy copies; 0 "
+            "where it gives none.",
         ),
         Metric(
             "model_calls",
@@ -92,6 +104,17 @@ class AttackTask(LabelSetTask):
             f"deviation {self.noise_scale:g} in each.",
         )
 
+    def requirement(self) -> str:
+        """A certificate at the radius asked for."""
+        return f"that are certified at radius {self.radius:g}" if self.radius else ""
+
+    def lacks(self, means: Mapping[str, float]) -> str | None:
+        """What is missing where an attack that was not found is all the evidence."""
+        # a mean over seeds of a radius that is the same on each
+        if means.get("certified_radius", 0.0) >= self.radius * (1 - 1e-9):
+            return None
+        return f"not certified at radius {self.radius:g}: an attack that was not found is no certificate"
+
     def default_model(self) -> Any:
         """One hidden layer, trained until a tenth of its rows no longer improves: noise makes trees jump."""
         from sklearn.neural_network import MLPClassifier
@@ -114,16 +137,20 @@ class AttackTask(LabelSetTask):
         survived = by_chance
         if attacked is not None:
             survived = by_chance & self._covered(method, split, attacked, alpha)
+        # sparse noise certifies numbers of flips, which are no distance
+        certified = getattr(method, "certified_radius_", 0.0)
+        certified = float(certified) if np.ndim(certified) == 0 else 0.0
         sizes = dict(clean.detail["size_histogram"])
         metrics = {
             **{of.name: clean.metrics[of.name] for of in self.metrics if of.name in clean.metrics},
             "attacked_coverage": float(survived.mean()),
             "random_coverage": float(by_chance.mean()),
             "share_all": sizes.get(0 if split.classes is None else len(split.classes), 0) / len(split.y_test),
+            "certified_radius": certified,
             "model_calls": calls.rows / len(asked) if calls is not None else float("nan"),
         }
         detail = {**clean.detail, "radius": self.radius, "noise_scale": self.noise_scale, "attack": attack}
-        if getattr(method, "radius", None) == self.radius and hasattr(method, "certified_sets"):
+        if 0 < self.radius == certified and hasattr(method, "certified_sets"):
             radii = [self.radius * part for part in _RADII]
             sets = method.certified_sets(split.X_test, radii)
             found = [float(size) for size in sets.sum(axis=2).mean(axis=1)]

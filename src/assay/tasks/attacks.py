@@ -16,8 +16,13 @@ from assay.core.probabilities import is_probability
 FloatArray = NDArray[np.float64]
 #: noisy copies of a row over which the attacker averages
 _COPIES = 8
-#: steps of the search, and of projected gradients
-SEARCH_STEPS = 40
+#: the same where slopes are estimated
+_SLOPE_COPIES = 4
+#: directions in which a slope is measured; all of them where features are fewer
+_DIRECTIONS = 64
+#: steps of the search: down the slope from each start, then at random; and of projected gradients
+DESCENT_STEPS = 4
+RANDOM_STEPS = 12
 GRADIENT_STEPS = 20
 #: of all rows of the other classes, so many are looked through for the nearest
 _NEIGHBOURS = 2000
@@ -41,12 +46,12 @@ def search(
     noise_scale: float,
     rng: np.random.Generator,
     towards: FloatArray | None = None,
-    steps: int = SEARCH_STEPS,
 ) -> FloatArray:
     """X moved by ``radius`` so that the true label's chance is small; needs nothing but the chances.
 
-    A random search on the sphere: a step is kept where it lowers the chance, averaged over a few noisy
-    copies. It starts from the better of a random direction and the one ``towards`` given rows.
+    Descent along slopes that are estimated from finite differences, averaged over a few noisy copies, from a
+    random direction and from the one ``towards`` given rows; the best move found then goes on by random
+    steps, which is what is left where chances are constant near by, as those of trees are.
 
     Parameters
     ----------
@@ -57,27 +62,44 @@ def search(
     towards : (n, d), optional
         Rows of another class.
     """
+    if radius == 0:
+        return X.copy()
     copies = _COPIES if noise_scale > 0 else 1
     noise = noise_scale * rng.standard_normal((copies, *X.shape))
 
-    def of(moves: FloatArray) -> FloatArray:
-        values = chance((X + moves + noise).reshape(-1, X.shape[1]))
-        return np.asarray(values.reshape(copies, len(X)).mean(axis=0))
+    def of(moves: FloatArray, n_copies: int = copies) -> FloatArray:
+        values = chance((X + moves + noise[:n_copies]).reshape(-1, X.shape[1]))
+        return np.asarray(values.reshape(n_copies, len(X)).mean(axis=0))
 
-    moves = on_sphere(rng.standard_normal(X.shape), radius)
-    best = of(moves)
+    def slopes(moves: FloatArray) -> FloatArray:
+        d = X.shape[1]
+        directions = np.linalg.qr(rng.standard_normal((d, min(d, _DIRECTIONS))))[0].T
+        few = min(copies, _SLOPE_COPIES)
+        here = of(moves, few)
+        out = np.zeros_like(X)
+        for direction in directions:
+            out += np.outer(of(moves + radius / 4 * direction, few) - here, direction)
+        return out
+
+    best_moves = on_sphere(rng.standard_normal(X.shape), radius)
+    best = of(best_moves)
 
     def keep_better(tried: FloatArray) -> None:
         values = of(tried)
         lower = values < best
-        moves[lower], best[lower] = tried[lower], values[lower]
+        best_moves[lower], best[lower] = tried[lower], values[lower]
 
-    if towards is not None:
-        keep_better(on_sphere(towards - X, radius))
-    for step in range(steps):
-        length = radius * (0.8 - 0.6 * step / steps)
-        keep_better(on_sphere(moves + on_sphere(rng.standard_normal(X.shape), length), radius))
-    return np.asarray(X + moves)
+    starts = [best_moves.copy()] if towards is None else [best_moves.copy(), on_sphere(towards - X, radius)]
+    for moves in starts:
+        keep_better(moves)
+        for _ in range(DESCENT_STEPS):
+            step = on_sphere(slopes(moves), 2.5 * radius / DESCENT_STEPS)
+            moves = on_sphere(moves - step, radius)
+            keep_better(moves)
+    for step_number in range(RANDOM_STEPS):
+        length = radius * (0.8 - 0.6 * step_number / RANDOM_STEPS)
+        keep_better(on_sphere(best_moves + on_sphere(rng.standard_normal(X.shape), length), radius))
+    return np.asarray(X + best_moves)
 
 
 def projected_gradient(

@@ -38,8 +38,8 @@ def digits(seed: int) -> Measured:
     """Sets at radii 0.12 and 0.25, half of the noise and all of it.
 
     Metrics ``size_0.12`` and ``size_0.25`` of "bincp", "tau" (BinCP with the threshold 0.5), "cas",
-    "rscp-plus" and "rscp-plus-hoeffding"; ``coverage`` (clean rows, radius 0.25), ``random`` and ``attacked`` (rows moved by 0.25, in a
-    random direction and along projected gradients) likewise.
+    "rscp-plus" and "rscp-plus-hoeffding"; ``coverage`` (clean rows, radius 0.25), ``random`` and
+    ``attacked`` (rows moved by 0.25, in a random direction and along projected gradients) likewise.
     """
     rng = np.random.default_rng([seed, 7])
     X, y = load_digits(return_X_y=True)
