@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.binary_certificate import BinaryCertificate
 from assay.conformal.interval_base import split_rows
+from assay.conformal.leakage import refuse_training_labels
 from assay.conformal.set_base import BoolArray, in_columns, training_labels
 from assay.conformal.smoothed_rule import SmoothedRule
 from assay.conformal.smoothed_scores import TEST, Noise, SmoothedScores, Tally
-from assay.core.checks import row_count
+from assay.core.checks import calibration_given, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_probabilities
@@ -117,7 +118,8 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         Raises
         ------
         DataError
-            Missing values, missing labels, lengths that differ, fewer than two classes to train on.
+            Missing values, missing labels, lengths that differ, fewer than two classes to train on, or
+            calibration rows that are all training rows.
         MethodError
             An impossible parameter.
         """
@@ -126,13 +128,14 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         seed = seed_of(self.random_state)
         if self.noisy_copies != int(self.noisy_copies) or self.noisy_copies < 0:
             raise MethodError(f"noisy_copies must be a whole number of at least 0, got {self.noisy_copies!r}")
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
             classes = distinct_labels(y)
             X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, seed)
         else:
             check_consistent_length(X_calib, y_calib)
             y_calib = check_labels(y_calib, name="y_calib")
             classes = distinct_labels(y, y_calib)
+            refuse_training_labels(X, y, X_calib, y_calib, classes)
         n_training = len(distinct_labels(y))
         if n_training < 2:
             raise DataError(
