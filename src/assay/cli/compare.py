@@ -11,19 +11,27 @@ import click
 
 from assay.cli import text
 from assay.cli.main import State
-from assay.cli.options import check_writable, names, size, store_option, store_path
+from assay.cli.options import (
+    FILE,
+    alpha_option,
+    check_writable,
+    drop_option,
+    json_option,
+    names,
+    size,
+    store_option,
+    store_path,
+)
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("data", metavar="FILE", required=False)
 @click.option(
     "--proba",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="In place of FILE: class probabilities, an NPZ with arrays proba (n, K) and y (n,), perhaps groups "
     "and classes. No model is trained.",
@@ -33,13 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN[,...]",
     help="The column to predict, or several with commas between; a built-in set knows its own.",
 )
-@click.option(
-    "--alpha",
-    default="0.1",
-    show_default=True,
-    metavar="SHARE",
-    help="The share that may be missed: 0.1 asks for 90 % coverage.",
-)
+@alpha_option
 @click.option(
     "--methods",
     callback=names,
@@ -88,7 +90,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="DEVIATION",
     help="Of the noise that robust methods add; with --task attack.  [default: 0.25]",
 )
-@click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
+@drop_option
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
 )
@@ -100,10 +102,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--memory", callback=size, metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
 @store_option
-@click.option(
-    "--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]"
-)
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write all results as JSON.")
+@click.option("--report", type=FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]")
+@json_option
 @click.option("--name", help="What to call the data in the report.  [default: the file's name]")
 @click.option("--retry-failed", is_flag=True, help="Run kept trials that failed once more.")
 @click.option(

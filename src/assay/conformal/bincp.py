@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ class BinCP(SmoothedRule["Counts"]):
 
     def marks(self, tally: Counts, thresholds: FloatArray, radius: Any) -> BoolArray:
         """(L, n, K): a label is in the set if its count reaches a number that depends on level and radius."""
-        uppers = self._upper(np.arange(self.n_samples_ + 1))
+        uppers = _upper_bounds(self.n_samples_, self._delta if self._corrected else None)
         if self.threshold is None:
             levels = np.full(len(thresholds), self._lower(self._hits))
         else:
@@ -212,10 +213,12 @@ class BinCP(SmoothedRule["Counts"]):
             return clopper_pearson_lower(hits, self.n_samples_, self._delta)
         return np.asarray(hits) / self.n_samples_
 
-    def _upper(self, hits: Any) -> FloatArray:
-        if self._corrected:
-            return clopper_pearson_upper(hits, self.n_samples_, self._delta)
-        return np.asarray(hits) / self.n_samples_
+
+@lru_cache(maxsize=16)
+def _upper_bounds(n_samples: int, delta: float | None) -> FloatArray:
+    """(m + 1,) bounds from 0 .. m hits, the same for all blocks of rows and all radii; not to be written."""
+    hits = np.arange(n_samples + 1)
+    return hits / n_samples if delta is None else clopper_pearson_upper(hits, n_samples, delta)
 
 
 class Counts:
