@@ -7,7 +7,8 @@ from scipy.stats import beta, norm
 from assay.conformal.binary_certificate import BinaryCertificate
 from assay.conformal.bincp import BinCP
 from assay.conformal.checks.bincp import digits
-from assay.core.errors import DataError, InfiniteSetWarning, MethodError
+from assay.conformal.checks.bincp_images import cifar
+from assay.core.errors import DataError, InfiniteSetWarning, MethodError, MissingDependency
 
 N, K, M = 60, 4, 150
 
@@ -187,3 +188,8 @@ def test_impossible_samples():
         method.predict_set_counts(np.ones((2, K), dtype=int))
     with pytest.raises(DataError, match="not between 0 and 150"):
         BinCP(threshold=0.5).calibrate_counts([10, 151], M, K)
+
+
+def test_the_images_are_asked_for_by_name(tmp_path):
+    with pytest.raises(MissingDependency, match=r"cifar10-features/features\.npz"):
+        cifar(0, data=tmp_path)
