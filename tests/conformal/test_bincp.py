@@ -6,8 +6,7 @@ from scipy.stats import beta, norm
 
 from assay.conformal.binary_certificate import BinaryCertificate
 from assay.conformal.bincp import BinCP
-from assay.conformal.checks.bincp import digits
-from assay.conformal.checks.bincp_images import cifar
+from assay.conformal.checks.bincp import cifar, digits
 from assay.core.errors import DataError, InfiniteSetWarning, MethodError, MissingDependency
 
 N, K, M = 60, 4, 150
