@@ -139,6 +139,9 @@ def judge(summary: Summary, found: MethodSummary) -> Verdict:
         return Verdict(name, False, low, f"coverage or size is undefined {words}")
     if low:
         return Verdict(name, False, True, shortfall)
+    lacking = summary.task.lacks({metric: of.mean for metric, of in found.estimates.items()})
+    if lacking:
+        return Verdict(name, False, False, lacking)
     if not set(summary.compared_seeds) <= set(found.seeds):
         return Verdict(name, False, False, f"not every trial ran ({found.outcome})")
     if size.infinite:
@@ -187,10 +190,13 @@ def rule(summary: Summary) -> str:
             of = "calibration" if rows.calib else "training"
             drawn = "" if rows.disjoint else f"{rows.deciding} {of} and "
             test += f", {_bound(summary, rows):.3f} with {drawn}{rows.test} test rows"
+    coverage = summary.label(summary.task.coverage_metric)
+    requirement = summary.task.requirement()
+    also = f"{requirement}, " if requirement else ""
     text = (
         f"The smallest {summary.label(summary.task.size_metric)} among the methods of which no trial failed, "
-        f"whose size is finite on every seed and whose coverage is not significantly below "
-        f"{summary.target:g} ({test}). Ties go to the method named first."
+        f"{also}whose size is finite on every seed and whose {coverage} is not significantly "
+        f"below {summary.target:g} ({test}). Ties go to the method named first."
     )
     if planned > J:
         text += f" Only {J} of {planned} seeds have a trial of every method; those are compared."
@@ -211,7 +217,7 @@ def _reason(
     )
     text = (
         f"{best} has the smallest {summary.label(summary.task.size_metric)}, {number(sizes[best])}, {among}, "
-        f"at coverage {share(coverage.mean)}."
+        f"at {summary.label(summary.task.coverage_metric)} {share(coverage.mean)}."
     )
     others = {name: size for name, size in sizes.items() if name != best}
     if others:

@@ -103,6 +103,8 @@ class Task(ABC):
     bare: bool = False
     #: seeds 0 .. max_seeds - 1 exist; None is any number
     max_seeds: ClassVar[int | None] = None
+    #: metrics that the short table shows beside the coverage
+    beside_coverage: ClassVar[tuple[str, ...]] = ()
     #: what it can be asked beside the level: arguments of its constructor, each with a default
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -163,6 +165,14 @@ class Task(ABC):
     def outcomes(self, table: Table) -> NDArray[Any]:
         """(n,) or (n, q) targets of a table in the form in which methods of this task get them."""
         raise NotImplementedError
+
+    def requirement(self) -> str:
+        """What a recommended method must be beside covering, as in "that are small"; "" for nothing else."""
+        return ""
+
+    def lacks(self, means: Mapping[str, float]) -> str | None:
+        """None if a method with those mean metrics meets the requirement, else what it lacks."""
+        return None
 
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""

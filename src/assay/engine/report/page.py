@@ -11,6 +11,7 @@ from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
 from assay.engine.report import (
+    attack_figures,
     figures,
     group_figures,
     online_figures,
@@ -62,13 +63,18 @@ def render(summary: Summary, choice: Choice) -> str:
     narrow = figures.overview(summary, choice, narrow=True)
     parts: list[tuple[str, str, str]] = [
         ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
-        ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        (
+            "overview",
+            f"{_capital(summary.label(summary.task.coverage_metric))} against {size}",
+            _overview(summary, choice, wide, narrow),
+        ),
         ("time", "Over time", _over_time(summary, choice)),
         (
             "differences",
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("attack", "Against the radius", _figure(attack_figures.certified_sizes(summary, choice))),
         ("poison", "Under poisoning", _poisoning(summary, choice)),
         ("row-groups", f"By {summary.info.group}", _figure(group_figures.by_row_group(summary, choice))),
         ("groups", "Where coverage is low", _groups(summary, choice)),
@@ -125,7 +131,7 @@ def _facts(summary: Summary, choice: Choice) -> str:
     coverage = found.estimates[summary.task.coverage_metric]
     size = found.estimates[summary.task.size_metric]
     facts = [
-        ("coverage", share(coverage.mean), interval(coverage, 3)),
+        (summary.label(summary.task.coverage_metric), share(coverage.mean), interval(coverage, 3)),
         (summary.label(summary.task.size_metric), mean(size), interval(size)),
     ]
     gap = relative(summary, choice.method, summary.task.size_metric)
@@ -151,7 +157,8 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
     heads = [
         ("Method", ""),
-        ("Coverage", "[95 %]"),
+        (_capital(summary.label(task.coverage_metric)), "[95 %]"),
+        *((_capital(summary.label(metric)), "[95 %]") for metric in task.beside_coverage),
         ("Expected", "of one stretch" if over_time(task) else "of one split"),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
@@ -169,6 +176,7 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
         low = choice.verdict(found.name).low
         cells = [
             _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
+            *(_cell(found.estimates.get(metric), 3) for metric in task.beside_coverage),
             f'<td class="n">{esc(expected_text(found.expected))}</td>',
             _cell(found.estimates.get(task.size_metric)),
             _split_cell(difference_text(summary, found)),
