@@ -118,8 +118,8 @@ _NUMBERS = (
         "calibration error",
         "share",
         "lower",
-        "Numbers: mean distance of the share of targets under the predicted quantile from its level, over the "
-        "levels 0.05 to 0.95; chance alone makes it larger than zero.",
+        "Numbers: mean distance of the share of targets under the predicted quantile from its level, over "
+        "the levels 0.05 to 0.95; chance alone makes it larger than zero.",
     ),
     Metric("sharpness", "mean sd", "target", "info", "Numbers: mean predictive standard deviation."),
 )
