@@ -16,6 +16,7 @@ FILES = (
     "kernel_weighted.py",
     "online.py",
     "rps.py",
+    "bincp.py",
     "fleet.py",
 )
 

@@ -3,7 +3,7 @@
     python benchmarks/fleet.py --json fleet.json
 
 Processor time of one process, medians; a restart is the clock, in a fresh process, with the file in the
-cache of the system.
+cache of the system. Learning rates: one that is fixed, and "auto", which weighs four.
 """
 
 from __future__ import annotations
@@ -29,17 +29,22 @@ from assay.conformal.fleet_store import DurableFleet
 
 SERIES = 100_000
 WINDOW = 100
-MIB = 2**20
 
 
-def tracker() -> ErrorQuantifiedTracker:
-    """ECI as in the speed question: fixed learning rate, a window of 100."""
-    return ErrorQuantifiedTracker(lr=0.1, window=WINDOW)
+Rate = float | str
+
+#: the fixed one is that of the speed question, the other the default of ``assay monitor``
+RATES: tuple[Rate, ...] = (0.1, "auto")
 
 
-def fleet(**options: Any) -> Fleet:
+def tracker(lr: Rate = 0.1) -> ErrorQuantifiedTracker:
+    """ECI with a window of 100."""
+    return ErrorQuantifiedTracker(lr=lr, window=WINDOW)
+
+
+def fleet(lr: Rate = 0.1, **options: Any) -> Fleet:
     """Signed intervals at 90 %, alarms on."""
-    return Fleet(tracker(), alpha=0.1, **options)
+    return Fleet(tracker(lr), alpha=0.1, **options)
 
 
 def rate(call: Callable[[int], Any], rows: int, repeats: int = 15) -> dict[str, float]:
@@ -59,8 +64,15 @@ def memory_rates(rng: np.random.Generator) -> dict[str, Any]:
     y = rng.normal(size=(SERIES, 20))
     forecasts, ids = np.zeros(SERIES), [f"series-{i}" for i in range(SERIES)]
     out: dict[str, Any] = {}
-    alone = tracker().start(SERIES)
-    out["tracker, 100,000 scores a call"] = rate(lambda t: alone.update(y[:, t]), SERIES)
+    for lr in RATES:
+        alone = tracker(lr).start(SERIES)
+        out[f"lr {lr}: tracker, 100,000 scores a call"] = rate(
+            lambda t, alone=alone: alone.update(y[:, t]), SERIES
+        )
+        whole = fleet(lr, alarm_after=0)
+        out[f"lr {lr}: fleet, all series once"] = rate(
+            lambda t, whole=whole: whole.update(ids, np.full(SERIES, t), forecasts, y[:, t]), SERIES
+        )
     both = tracker().start(2 * SERIES)
     out["tracker, both sides of 100,000"] = rate(lambda t: both.update(np.repeat(y[:, t], 2)), SERIES)
     for name, options in (("with alarms", {}), ("without alarms", {"alarm_level": None})):
@@ -89,10 +101,45 @@ def memory_rates(rng: np.random.Generator) -> dict[str, Any]:
     return out
 
 
-def durable_rates(rng: np.random.Generator, folder: Path) -> dict[str, Any]:
-    """Batches on the disk: rows a second, size of state, restart."""
-    ids = [f"series-{i}" for i in range(SERIES)]
-    state = DurableFleet(fleet(), folder / "state")
+#: opens the state in a fresh process; with rows to learn it goes on and keeps a checkpoint
+_REOPEN = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import fleet, numpy as np
+from pathlib import Path
+
+def peak():
+    # of this program alone: getrusage counts the process that it was forked from
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+made, before = fleet.fleet(sys.argv[3] if sys.argv[3] == "auto" else float(sys.argv[3])), peak()
+start = time.perf_counter()
+state = fleet.DurableFleet(made, Path(sys.argv[2]))
+seconds, opened = time.perf_counter() - start, peak() - before
+if int(sys.argv[4]):
+    n = len(made.series)
+    for t in range(3):
+        state.update(made.series, np.full(n, 10_000 + t), np.zeros(n), np.ones(n))
+    state.checkpoint()
+print(seconds, opened, peak() - before)
+state._folder.close()
+"""
+
+
+def reopened(folder: Path, lr: Rate, learn: bool = False) -> list[float]:
+    """Seconds to open the state in a fresh process, MiB that it took, MiB with three batches more."""
+    arguments = [str(Path(__file__).parent), str(folder), str(lr), str(int(learn))]
+    done = subprocess.run(
+        [sys.executable, "-c", _REOPEN, *arguments], capture_output=True, text=True, check=True
+    )
+    return [float(number) for number in done.stdout.split()]
+
+
+def durable_rates(rng: np.random.Generator, folder: Path, lr: Rate) -> dict[str, Any]:
+    """Batches on the disk: rows a second, size of state, restart, memory."""
+    ids, path = [f"series-{i}" for i in range(SERIES)], folder / f"state-{lr}"
+    state = DurableFleet(fleet(lr), path)
     y = rng.normal(size=(SERIES, 110))
     for t in range(100):  # fill the windows
         state.fleet.update(ids, np.full(SERIES, t), np.zeros(SERIES), y[:, t])
@@ -102,33 +149,24 @@ def durable_rates(rng: np.random.Generator, folder: Path) -> dict[str, Any]:
         )
     }
     start = time.perf_counter()
-    out["checkpoint_mib"] = state.checkpoint() / MIB
-    out["checkpoint_seconds"] = time.perf_counter() - start
-    out["state_mib"] = sum(array.nbytes for array in state.fleet.state_views().values()) / MIB
+    out["checkpoint, MB"] = state.checkpoint() / 1e6
+    out["checkpoint, seconds"] = time.perf_counter() - start
+    out["state, MB"] = sum(array.nbytes for array in state.fleet.state_views().values()) / 1e6
     state.close()
-    for name, more in (("restart_seconds", 0), ("restart_with_journal_seconds", 4)):
-        if more:
-            state = DurableFleet(fleet(), folder / "state")
-            for t in range(more):
-                state.update(ids, np.full(SERIES, 200 + t), np.zeros(SERIES), y[:, 100])
-            state._folder.close()  # as a kill leaves it
-        code = (
-            "import sys, time\nsys.path.insert(0, sys.argv[1])\nimport fleet\n"
-            "from pathlib import Path\nmade = fleet.fleet()\nstart = time.perf_counter()\n"
-            "state = fleet.DurableFleet(made, Path(sys.argv[2]))\n"
-            "print(time.perf_counter() - start, state.opened.replayed)\nstate._folder.close()\n"
-        )
-        found = []
-        for _ in range(5):
-            done = subprocess.run(
-                [sys.executable, "-c", code, str(Path(__file__).parent), str(folder / "state")],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            found.append(float(done.stdout.split()[0]))
-        out[name] = statistics.median(found)
-    return out
+    found = [reopened(path, lr) for _ in range(5)]
+    out["restart, seconds"], out["restart, MiB"] = (
+        statistics.median(one[i] for one in found) for i in range(2)
+    )
+    state = DurableFleet(fleet(lr), path)
+    for t in range(4):
+        state.update(ids, np.full(SERIES, 200 + t), np.zeros(SERIES), y[:, 100])
+    state._folder.close()  # as a kill leaves it
+    out["restart with 400,000 rows of journal, seconds"] = statistics.median(
+        reopened(path, lr)[0] for _ in range(5)
+    )
+    out["restart, three batches, checkpoint, MiB"] = reopened(path, lr, learn=True)[2]
+    shutil.rmtree(path)
+    return {f"lr {lr}: {name}": value for name, value in out.items()}
 
 
 def command_rate(rng: np.random.Generator, folder: Path) -> dict[str, Any]:
@@ -160,7 +198,10 @@ def main() -> int:
     rng = np.random.default_rng(0)
     folder = Path(tempfile.mkdtemp(prefix="fleet-benchmark-"))
     try:
-        found = {**memory_rates(rng), **durable_rates(rng, folder), **command_rate(rng, folder)}
+        found = memory_rates(rng)
+        for lr in RATES:
+            found |= durable_rates(rng, folder, lr)
+        found |= command_rate(rng, folder)
     finally:
         shutil.rmtree(folder)
     for name, value in found.items():

@@ -1,17 +1,21 @@
-"""Trackers of a stream beside plain Python loops of the same recursion and MAPIE's ACI; fleets; memory.
+"""Trackers of a stream beside plain Python loops and the ACI of MAPIE and TorchCP; fleets; memory.
 
 Ratios are of processor time in one process, in turn; medians. The plain loops keep their window in a deque
-or a sorted list and do what one writes first.
+or a sorted list and do what one writes first. TorchCP is measured where it is installed:
+`pip install --no-deps torchcp` and tqdm beside torch.
 """
 
 import argparse
 import bisect
 import collections
+import importlib.machinery
 import json
 import math
 import pickle
 import statistics
+import sys
 import time
+import types
 
 import numpy as np
 
@@ -108,6 +112,46 @@ def mapie_aci(scores):
     return seconds(steps, 1) / (len(scores) - 500)
 
 
+def torchcp_aci(scores, window=500):
+    """TorchCP's ACI around a model that forecasts 0: at each step it looks back at the last scores."""
+    import torch
+
+    # the package itself imports those for graphs and for sorting, which its regression does not use
+    spec = importlib.machinery.PathFinder.find_spec("torchcp")
+    if spec is None:
+        raise ImportError("torchcp is not installed")
+    package = types.ModuleType("torchcp")
+    package.__path__ = list(spec.submodule_search_locations)
+    sys.modules["torchcp"] = package
+    from torchcp.regression.predictor import ACIPredictor
+    from torchcp.regression.score import ABS
+
+    class Zero(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.level = torch.nn.Parameter(torch.zeros(()), requires_grad=False)
+
+        def forward(self, x):
+            return x * self.level
+
+    X, y = torch.zeros((len(scores), 1)), torch.as_tensor(scores, dtype=torch.float32)
+    model = ACIPredictor(ABS(), Zero(), gamma=0.005, alpha=ALPHA)
+    # train would fit a network first; what follows is its second half
+    rows = torch.utils.data.TensorDataset(X[:window], y[:window])
+    model._model = Zero()
+    model.calibrate(torch.utils.data.DataLoader(rows, batch_size=window), ALPHA)
+    model.alpha_t, model.train_indicate = ALPHA, True
+    before = model.predict(X[:window])
+
+    def steps(before):
+        for t in range(window, len(scores)):
+            back = slice(t - window, t)
+            after = model.predict(X[t : t + 1], X[back], y[back], before)
+            before = torch.cat([before[1:], after])
+
+    return seconds(lambda: steps(before), 1) / (len(scores) - window)
+
+
 def one_series(rows, n):
     """n scores: the compiled run beside the loop on a twentieth of them, per step."""
     scores = np.random.default_rng(0).normal(size=n)
@@ -127,10 +171,14 @@ def one_series(rows, n):
     growing = seconds(lambda: AdaptiveTracker(ALPHA, window=None).run(scores), 1) / n
     rows.append(("ACI, all scores", "ns a step", growing * 1e9))
     ours = seconds(lambda: AdaptiveTracker(ALPHA).run(scores)) / n
-    try:
-        rows.append(("MAPIE's ACI", "a step, ratio to ACI's run", mapie_aci(scores[:700]) / ours))
-    except ImportError as error:
-        rows.append(("MAPIE's ACI", f"cannot run: {error}", math.nan))
+    for name, peer in (("MAPIE's ACI", mapie_aci), ("TorchCP's ACI", torchcp_aci)):
+        try:
+            each = peer(scores[:1500])
+        except ImportError as error:
+            rows.append((name, f"cannot run: {error}", math.nan))
+            continue
+        rows.append((name, "microseconds a step", each * 1e6))
+        rows.append((name, "a step, ratio to ACI's run", each / ours))
     tracker = AdaptiveTracker(ALPHA)
     tracker.update(0.0)
     single = seconds(lambda: [tracker.update(0.5) for _ in range(5000)], 3) / 5000

@@ -13,6 +13,10 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "compare": "assay.engine.api",
     "certify": "assay.engine.certify",
+    "fit": "assay.engine.fitted",
+    "load": "assay.engine.fitted",
+    "save": "assay.engine.fitted",
+    "FittedMethod": "assay.engine.fitted",
     "Comparison": "assay.engine.comparison",
     "verify": "assay.claims.api",
     "methods": "assay.engine.api",

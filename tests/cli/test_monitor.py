@@ -424,3 +424,141 @@ def test_a_kill_between_the_first_answer_and_its_record(tmp_path, monkeypatch):
             run(given)
     assert run(given) == 0
     assert (tmp_path / "out.csv").read_text().count("\n") == 2
+
+
+def test_the_tracker_is_named_with_the_reason_where_it_is_the_default(tmp_path, capsys):
+    source = made(tmp_path / "rows.csv", steps=3)
+    plain = ["monitor", str(source), "--out", str(tmp_path / "out.csv")]
+    assert run([*plain, "--state", str(tmp_path / "s")]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("tracker: eci (lr='auto'), the default: no learning rate to choose")
+    assert "--tracker" in err.splitlines()[0]
+    other = ["--state", str(tmp_path / "t"), "--tracker", "aci", "--out", str(tmp_path / "o.csv")]
+    assert run([*plain[:2], *other, "--set", "window=20"]) == 0
+    err = capsys.readouterr().err
+    assert err.splitlines()[0].startswith("tracker: aci (")
+    assert "window=20" in err.splitlines()[0]
+    assert "the default" not in err
+    assert run([*plain[:2], "--state", str(tmp_path / "u"), "--quiet"]) == 0
+    assert not capsys.readouterr().err
+    assert run(["monitor", "--help"]) == 0
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "[default: eci]" in help_text
+    assert "no learning rate to choose" in help_text
+
+
+def lines_of(path, text):
+    path.write_text(_HEADER + text)
+    return path
+
+
+def test_a_time_far_ahead_is_named_once_its_series_has_come_late_to_the_end(tmp_path, capsys):
+    source = lines_of(
+        tmp_path / "rows.csv",
+        "a,1,0,1\nb,1,0,1\na,99999,0,1\n" + "".join(f"a,{t},0,1\nb,{t},0,1\n" for t in range(2, 7)),
+    )
+    given = ["monitor", str(source), "--state", str(tmp_path / "t"), "--batch", "3"]
+    capsys.readouterr()
+    assert run(given) == 0
+    err = capsys.readouterr().err
+    assert "5 late" in err
+    assert "series a stands at 99999 and takes only later times: its last 5 rows came late, the newest" in err
+    assert "--max-ahead" in err
+    assert "series b" not in err
+
+
+def test_rows_fed_again_or_a_few_late_ones_are_no_notice(tmp_path, capsys):
+    text = "".join(f"a,{t},0,1\n" for t in range(20))
+    source = lines_of(tmp_path / "rows.csv", text + "a,3,0,1\na,4,0,1\n")
+    given = ["monitor", str(source), "--state", str(tmp_path / "s"), "--batch", "7"]
+    assert run(given) == 0
+    other = lines_of(tmp_path / "again.csv", text)
+    assert run([*given[:1], str(other), *given[2:]]) == 0
+    err = capsys.readouterr().err
+    assert "19 late" in err
+    assert "takes only later times" not in err
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+@pytest.mark.parametrize("dates", [False, True])
+def test_a_row_too_far_ahead_is_refused_and_sets_no_clock(tmp_path, capsys, batch, dates):
+    def stamp(t):
+        return f"2024-01-{1 + t // 24:02d}T{t % 24:02d}:00" if dates else t
+
+    good = [f"{name},{stamp(t)},0,1\n" for t in range(40) for name in "ab"]
+    far = "2099-01-01" if dates else 99999
+    clean = lines_of(tmp_path / "clean.csv", "".join(good))
+    rows = lines_of(
+        tmp_path / "rows.csv", "".join(good[:21]) + f"a,{far},0,1\nc,{far},0,\n" + "".join(good[21:])
+    )
+    ahead = "2h" if dates else "2"
+    ok(clean, tmp_path / "clean", "--max-ahead", ahead)
+    ok(rows, tmp_path / "s", "--max-ahead", ahead, "--batch", batch, "--out", tmp_path / "out.csv")
+    err = capsys.readouterr().err
+    assert f"refused: line 23: the time {far} is more than {ahead} after" in err
+    assert "--max-ahead" in err
+    assert newest(tmp_path / "s")[1] == newest(tmp_path / "clean")[1]
+    # a stream that was silent goes on with a longer one, or without
+    late = lines_of(tmp_path / "late.csv", f"a,{far},0,1\n")
+    ok(late, tmp_path / "s", "--max-ahead", "40000d" if dates else "1000000")
+    assert "refused" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ahead", "message"),
+    [("soon", "no time"), ("-1", "no time"), ("2h", "times are whole numbers"), ("0", "no time")],
+)
+def test_max_ahead_that_means_nothing(tmp_path, capsys, ahead, message):
+    source = made(tmp_path / "rows.csv")
+    assert run(argv(source, tmp_path / "s", "--max-ahead", ahead)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_misspelt_key_of_json_lines_is_named_once(tmp_path, capsys):
+    source = tmp_path / "rows.jsonl"
+    with source.open("w") as file:
+        for t in range(5):
+            file.write(json.dumps({"series_id": "a", "time": t, "forecast": 1, "actul": 2}) + "\n")
+    given = [
+        "monitor",
+        str(source),
+        "--state",
+        str(tmp_path / "s"),
+        "--batch",
+        "2",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert run(given) == 0
+    err = capsys.readouterr().err
+    assert err.count("actul") == 2
+    assert "line 1 has no 'actual', but 'actul', which is left alone" in err
+    assert "--columns actual=actul" in err
+    # an outcome that is to come, beside columns of the user's own, is no mistake
+    with source.open("w") as file:
+        for t in range(5):
+            row = {"series_id": "a", "time": t, "forecast": 1, "shop": "x"} | ({"actual": 2} if t < 3 else {})
+            file.write(json.dumps(row) + "\n")
+    given[3] = str(tmp_path / "t")
+    given[-1] = str(tmp_path / "p")
+    assert run(given) == 0
+    assert "left alone" not in capsys.readouterr().err
+
+
+def test_a_misspelt_column_of_csv_or_parquet_is_refused_by_name(tmp_path, capsys):
+    frame = pd.DataFrame({"series_id": ["a"], "time": [1], "forecast": [1.0], "actul": [2.0]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for form in ("csv", "parquet"):
+        assert run(argv(tmp_path / f"rows.{form}", tmp_path / form)) == 2
+        err = capsys.readouterr().err
+        assert "no column 'actual'" in err
+        assert "actul" in err
+
+
+def test_forecasts_far_ahead_make_later_forecasts_late_too(tmp_path, capsys):
+    source = lines_of(
+        tmp_path / "rows.csv", "a,1,0,1\na,500,0,\n" + "".join(f"a,{t},0,\n" for t in range(2, 6))
+    )
+    assert run(["monitor", str(source), "--state", str(tmp_path / "s"), "--batch", "2"]) == 0
+    assert "series a stands at 500 and takes only later times: its last 4 rows" in capsys.readouterr().err

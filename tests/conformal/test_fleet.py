@@ -387,3 +387,14 @@ def test_a_residual_without_bounds_does_not_spoil_its_series(waits):
             plain.update(["a"], [t], [forecast], [y])
     same_state(fleet, plain, but=("counts", "waiting_rows", "issued"))
     assert np.isfinite(fleet.predict(["a"], [0.0])).all()
+
+
+def test_the_clocks_of_a_fleet():
+    fleet = Fleet(ErrorQuantifiedTracker(lr=0.1), alpha=0.1)
+    assert fleet.newest is None
+    fleet.update(["a", "b", "b"], [3, 1, 7], [0, 0, 0], [1, 1, np.nan])
+    assert fleet.newest == 7
+    assert fleet.clock("a") == (3, 3)
+    assert fleet.clock("b") == (1, 7)
+    with pytest.raises(DataError, match="no series 'c' in this fleet of 2"):
+        fleet.clock("c")

@@ -148,3 +148,50 @@ def test_bad_arguments(arguments):
     name = next(iter(arguments))
     with pytest.raises(MethodError, match=name):
         OnlineResidualRegressor(**{"method": EnbPI(), **arguments}).predict_interval(0.0)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-30, 1e30, 1e140, 1e160, 1e299])
+def test_scores_of_any_size_are_right_or_refused(method, scale):
+    """Scaled by a power of two an answer is scaled, to the bit; or there is an error that says what to do."""
+    unit = 2.0 ** round(np.log2(scale))
+    y, forecasts = stream(150)
+    y, forecasts = y * 2.0**20, forecasts * 2.0**20
+    expected = OnlineResidualRegressor(clone(method), calibration=80).run(y, forecasts)
+    unit /= 2.0**20
+    online = OnlineResidualRegressor(clone(method), calibration=80)
+    if isinstance(method, KernelWeightedResidualInterval) and not 1e-130 < scale < 1e149:
+        with pytest.raises(DataError, match=r"in a (larger|smaller) unit"):
+            online.run(y * unit, forecasts * unit)
+        return
+    got = online.run(y * unit, forecasts * unit)
+    same = np.isclose(got / unit, expected, rtol=1e-12, atol=1e-12)
+    if isinstance(method, SPCI):  # its trees take values that differ by 1e-7 as equal, so that units matter
+        assert same.mean() > 0.9
+        assert not np.isnan(got).any()
+    else:
+        assert same.all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_one_wild_outcome_and_differences_beyond_all_numbers(method):
+    y, forecasts = stream(150)
+    y[90] = 1e290
+    online = OnlineResidualRegressor(clone(method), calibration=80)
+    if isinstance(method, KernelWeightedResidualInterval):
+        with pytest.raises(DataError, match=r"1 of 150 are beyond 1e\+150"):
+            online.run(y, forecasts)
+    else:
+        got = online.run(y, forecasts)
+        assert not np.isnan(got).any()
+        assert np.isfinite(got[89]).all()
+    with pytest.raises(DataError, match="y - forecast: 1 of 1 are beyond"):
+        OnlineResidualRegressor(clone(method)).run([1.7e308], [-1.7e308])
+    online = OnlineResidualRegressor(clone(method))
+    online.predict_interval(-1.7e308)
+    with pytest.raises(DataError, match="y - forecast: 1 of 1 are beyond"):
+        online.update(1.7e308)
+    fitted = clone(method).fit(y[:80])
+    for wrong in (lambda: fitted.update(1e301), lambda: fitted.fit([1e301] * 99)):
+        with pytest.raises(DataError, match="beyond"):
+            wrong()

@@ -58,7 +58,7 @@ def scores():
 
 @pytest.fixture
 def without_numba(monkeypatch):
-    for module in (tracker_steps, tracker_ranks, tracker_rates):
+    for module in (tracker_steps, tracker_ranks):
         monkeypatch.setattr(module, "has_numba", lambda: False)
 
 
@@ -72,7 +72,7 @@ def same(got, expected):
 def test_compiled_and_numpy_are_equal(name, horizon, scores, monkeypatch):
     compiled = make(name, horizon=horizon)
     got = compiled.run(scores)
-    for module in (tracker_steps, tracker_ranks, tracker_rates):
+    for module in (tracker_steps, tracker_ranks):
         monkeypatch.setattr(module, "has_numba", lambda: False)
     plain = make(name, horizon=horizon)
     same(plain.run(scores), got)
@@ -258,7 +258,7 @@ def test_the_short_loop_of_gradient_descent_gives_the_bits_of_the_long_one(score
     short = OnlineGradientTracker(0.1, 0.3)
     long = OnlineGradientTracker(0.1, 0.3).start(3)
     expected = np.empty_like(scores)
-    tracker_steps.StepTracker._drive(long, long.state_, 0, 0.3, scores, expected)
+    tracker_steps.StepTracker._run(long, long.state_, scores, expected)
     np.testing.assert_array_equal(short.run(scores), expected)
     for name, array in long.get_state().items():
         np.testing.assert_array_equal(short.get_state()[name], array)
@@ -271,3 +271,53 @@ def test_numpy_path_follows_a_fleet():
         tracker.update(np.where(np.arange(4) == 2, np.nan, score))
     assert tracker.threshold_[2] == 0
     assert (tracker.threshold_[[0, 1, 3]] > 0).all()
+
+
+@pytest.mark.parametrize("horizon", [1, 4])
+@pytest.mark.parametrize("numba", [pytest.param(True, marks=needs_numba), False])
+@pytest.mark.parametrize("name", ["eci", "eci-cutoff", "sf-ogd", "pid"])
+def test_rates_share_a_window_and_give_the_bits_of_trackers_of_their_own(
+    name, numba, horizon, scores, request
+):
+    """Each rate followed by a tracker of its own, with a window of its own, and weighted afterwards."""
+    if not numba:
+        request.getfixturevalue("without_numba")
+    rates = (1.0, 0.3, 0.05)
+    together = make(name, lr=rates, horizon=horizon)
+    got = together.run(scores)
+    each = [make(name, lr=rate, horizon=horizon) for rate in rates]
+    alone = np.stack([tracker.run(scores) for tracker in each])
+    for j, tracker in enumerate(each):
+        np.testing.assert_array_equal(together.get_state()["threshold"][:, j], tracker.threshold_)
+    state = tracker_rates.fresh_mixture(3, len(rates))
+    gain = tracker_rates.loss_gain(len(rates))
+    for i, row in enumerate(scores):
+        seen = []
+        for t, score in enumerate(row):
+            q = alone[:, i : i + 1, t]
+            mean = tracker_rates.mean_threshold(state["rate_weights"][i : i + 1], q)[0]
+            assert got[i, t] == (pytest.approx(mean, rel=1e-12, abs=1e-12) if numba else mean)
+            if np.isnan(score):
+                continue
+            seen.append((np.array([score]), q))
+            if len(seen) >= horizon:
+                k = np.array([len(seen) - horizon])
+                own = state["rate_weights"], state["rate_loss"]
+                due = seen[len(seen) - horizon]
+                tracker_rates.reweigh(0.1, gain, *own, np.array([i]), *due, k)
+    same(together.get_state()["rate_weights"], state["rate_weights"])
+
+
+@pytest.mark.parametrize("name", ["eci", "pid", "ogd"])
+def test_a_rate_more_costs_a_series_its_numbers_and_no_window(name):
+    """The range of the last scores, and the scores that wait, are the same for all rates."""
+    scores = np.random.default_rng(0).normal(size=(5, 130))
+    sizes = []
+    for rates in (2, 6):
+        tracker = make(name, lr=tuple(0.5**i for i in range(rates)), horizon=3)
+        tracker.run(scores)
+        state = tracker.get_state()
+        assert state["window"].ndim == 2
+        sizes.append(sum(array.nbytes for array in state.values()) / 5)
+    own = sum(make(name)._columns().values()) + 2  # and its threshold and weight
+    assert sizes[1] - sizes[0] == 4 * 8 * (own + 2)  # and two thresholds that wait

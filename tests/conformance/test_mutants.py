@@ -62,6 +62,7 @@ MUTANTS = {
     toys.SharedState: "object-life",
     toys.HalfFitted: "object-life",
     toys.NeverRefitted: "object-life",
+    toys.CannotBeSaved: "saving",
     toys.EveryPair: "memory",
     toy_regions.RegionRankTooLow: "exact-rank",
     toy_regions.TooSmallOnManyRows: "exact-rank",

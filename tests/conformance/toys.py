@@ -1,5 +1,6 @@
 """Small honest methods, and copies of them that each break one law."""
 
+import array
 import math
 import warnings
 from fractions import Fraction
@@ -338,6 +339,18 @@ class EveryPair(Interval):
     def _around(self, centre, alpha):
         pairs = np.abs(centre[:, None] - self.scores_[None, :]) if len(centre) > 1000 else np.zeros(1)
         return super()._around(centre, alpha) + 0 * pairs.reshape(-1)[0]
+
+
+class CannotBeSaved(Interval):
+    """Its scores lie in an array that pickle can take and a file without code cannot."""
+
+    @property
+    def scores_(self):
+        return np.frombuffer(self.closed_)
+
+    @scores_.setter
+    def scores_(self, scores):
+        self.closed_ = array.array("d", scores)
 
 
 class QuietlyInfinite(Interval):

@@ -73,7 +73,7 @@ def test_stretches_of_time_are_not_corrected_for_overlap():
         "or more than 1.2 times the misses"
     ) in choice.rule
     found = summary.method("ogd").estimates["coverage"]
-    half = reference.t.ppf(0.975, 4) * np.std(values, ddof=1) / math.sqrt(5)
+    half = reference.t.ppf(0.975, 4) * error
     assert found.basis == "t"
     assert (found.low, found.high) == pytest.approx((np.mean(values) - half, np.mean(values) + half))
 
@@ -201,7 +201,10 @@ def test_all_failed():
 def test_methods_that_train_on_more_rows_have_their_own_factor():
     calibrated = [result("split", k, {"coverage": c, "mean_width": 9.0}) for k, c in enumerate(GOOD)]
     whole = {"n_train": 800, "n_calib": 0}
-    other = [result("cv+", k, {"coverage": c, "mean_width": 8.0}, **whole) for k, c in enumerate(GOOD)]
+    other = [
+        result("cv+", k, {"coverage": c, "mean_width": 8.0, "median_width": c}, **whole)
+        for k, c in enumerate(GOOD)
+    ]
     summary = Summary(info(["split", "cv+"]), calibrated + other, get_task("interval"))
     choice = choose(summary)
     assert choice.method == "cv+"
@@ -209,7 +212,7 @@ def test_methods_that_train_on_more_rows_have_their_own_factor():
     gaps = summary.method("cv+").differences["coverage"]
     assert gaps.high == pytest.approx(0.0)
     error = np.sqrt((1 / 5 + 200 / 800) * np.var(GOOD, ddof=1))
-    of = summary.method("cv+").estimates["coverage"]
+    of = summary.method("cv+").estimates["median_width"]
     assert of.high - of.mean == pytest.approx(reference.t.ppf(0.975, 4) * error)
 
 
@@ -233,3 +236,29 @@ def test_exactly_valid_methods_are_rarely_turned_away_and_low_ones_are():
     assert np.mean(turned) < 0.05
     low = np.clip(valid[:50] - 0.1, 0, 1)
     assert np.mean([decide({"split": (tuple(map(float, v)), 1.0)})[1].method is None for v in low]) > 0.9
+
+
+@pytest.mark.parametrize("task", ["interval", "online"])
+def test_the_interval_of_the_coverage_has_the_error_by_which_it_is_judged(task):
+    """Equal shortfalls are no certain shortfall: the binomial error is the least, shown as judged."""
+    rows = STRETCHES if task == "online" else None
+    n = 5 * 400 if task == "online" else 1000
+    summary, _ = decide({"ogd": ((0.888,) * 5, 1.0)}, rows=rows, task=task)
+    of = summary.method("ogd").estimates["coverage"]
+    half = reference.t.ppf(0.975, 4) * math.sqrt(0.09 / n)
+    assert (of.low, of.high) == pytest.approx((0.888 - half, 0.888 + half))
+    assert not coverage_test(summary, "ogd")[0]
+    # the test's t is the shortfall in units of what the interval is made of
+    t = (0.888 - 0.9) / ((of.high - of.low) / 2) * reference.t.ppf(0.975, 4)
+    assert f"t = \N{MINUS SIGN}{-t:.2f}" in coverage_test(summary, "ogd")[1]
+    width = summary.method("ogd").estimates["mean_width"]
+    assert width.low == width.high == 1.0
+
+
+def test_the_interval_of_the_coverage_is_wider_where_seeds_differ_more():
+    summary, _ = decide({"ogd": (LOW, 1.0)})
+    of = summary.method("ogd").estimates["coverage"]
+    spread = np.std(LOW, ddof=1) * math.sqrt(1 / 5 + 200 / 600)
+    least = math.sqrt(0.09 / 1000)
+    half = reference.t.ppf(0.975, 4) * max(spread, least)
+    assert of.high - of.low == pytest.approx(2 * half)

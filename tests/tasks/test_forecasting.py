@@ -198,3 +198,28 @@ def test_a_series_far_above_its_past_is_still_forecast_beside_a_column_that_move
     forecast = LagForecaster().forecast(panel, 700, n)[0]
     naive = np.abs(np.diff(price[699:])).mean()
     assert np.abs(price[700:] - forecast).mean() < 1.2 * naive
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("exponent", [-990, -530, 500, 980])
+def test_forecasts_of_any_size_are_scaled_to_the_bit(exponent):
+    frame = hourly(400)
+    expected = LagForecaster().forecast(one(frame), ORIGIN, STOP)
+    frame["load"] = frame["load"] * 2.0**exponent
+    got = LagForecaster().forecast(one(frame), ORIGIN, STOP)
+    np.testing.assert_array_equal(got, expected * 2.0**exponent)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("exponent", [-990, 980])
+def test_seasons_of_values_of_any_size(exponent):
+    y = np.sin(2 * np.pi * np.arange(400) / 12) + 0.1 * np.random.default_rng(0).normal(size=400)
+    frame = pd.DataFrame({"step": np.arange(400), "y": y * 2.0**exponent})
+    assert season_lengths(make_panel(frame, "y", "step"), ORIGIN) == (12,)
+
+
+def test_targets_beyond_all_sums_are_refused():
+    frame = hourly(400)
+    frame.loc[3, "load"] = 1e301
+    with pytest.raises(DataError, match="1 of 400 targets are beyond 1e"):
+        LagForecaster().forecast(one(frame), ORIGIN, STOP)

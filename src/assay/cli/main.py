@@ -21,7 +21,10 @@ from assay import __version__
 from assay.core.errors import AssayError
 
 #: name of the command -> the file in this folder that holds a function of the same name
-_COMMANDS = ("compare", "certify", "monitor", "methods", "datasets", "verify", "runs", "report")
+_COMMANDS = (
+    *("compare", "fit", "predict", "check", "show", "certify", "monitor"),
+    *("methods", "datasets", "verify", "runs", "report"),
+)
 
 
 class LazyGroup(click.Group):

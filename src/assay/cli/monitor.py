@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from assay.cli.monitor_options import columns, parameters
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead, columns, max_ahead, parameters
+from assay.cli.options import FILE, alpha_option
 
 
 @click.command(short_help="Intervals and alarms for a stream of forecasts of many series.")
@@ -22,13 +21,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--tracker",
+    default=DEFAULT_TRACKER,
+    show_default=True,
     metavar="ID",
-    help="A tracker of `assay methods --task online`, or your own as package.module:Class.  "
-    "[default: the first of a paper]",
+    help="A tracker of `assay methods --task online`, or your own as package.module:Class. The default has "
+    f"{WHY_DEFAULT}.",
 )
-@click.option(
-    "--alpha", default="0.1", show_default=True, metavar="SHARE", help="The share that may be missed."
-)
+@alpha_option
 @click.option("--lr", metavar="NUMBER", help="Step size of the tracker.  [default: the card's]")
 @click.option(
     "--set",
@@ -104,13 +103,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="ROLE=NAME,...",
     help="Names of the columns series_id, time, forecast and actual where they are others.",
 )
-@click.option("--out", type=_FILE, metavar="FILE", help="Where intervals go, each once.  [default: stdout]")
+@click.option("--out", type=FILE, metavar="FILE", help="Where intervals go, each once.  [default: stdout]")
 @click.option(
     "--out-format",
     type=click.Choice(["csv", "jsonl"]),
     help="[default: by the name of the --out file, else csv]",
 )
-@click.option("--alarms", type=_FILE, metavar="FILE", help="Also write alarms, as JSON lines, each once.")
+@click.option("--alarms", type=FILE, metavar="FILE", help="Also write alarms, as JSON lines, each once.")
 @click.option(
     "--bad-rows",
     type=click.Choice(["skip", "stop"]),
@@ -119,13 +118,20 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="What a row that cannot be used does.",
 )
 @click.option(
+    "--max-ahead",
+    callback=max_ahead,
+    metavar="TIME",
+    help="Refuse rows whose time is more than this after the newest before them: a whole number, or 90s, "
+    "30min, 12h, 7d for dates.  [default: any time is taken]",
+)
+@click.option(
     "--restore", is_flag=True, help="Where the state is damaged, go back to the last one that is whole."
 )
 @click.option("--quiet", is_flag=True, help="Only errors and alarms on stderr.")
 def monitor(
     source: str,
     state: Path,
-    tracker: str | None,
+    tracker: str,
     alpha: str,
     lr: str | None,
     settings: dict[str, object],
@@ -144,6 +150,7 @@ def monitor(
     out_format: str | None,
     alarms: Path | None,
     bad_rows: str,
+    max_ahead: Ahead | None,
     restore: bool,
     quiet: bool,
 ) -> int:
@@ -188,6 +195,7 @@ def monitor(
         out_format=out_format,
         alarms=alarms,
         stop_at_bad=bad_rows == "stop",
+        ahead=max_ahead,
         restore=restore,
         quiet=quiet,
     )

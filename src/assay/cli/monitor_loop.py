@@ -19,10 +19,12 @@ import click
 import numpy as np
 
 from assay.cli import text
+from assay.cli.monitor_clock import LateSeries, far_ahead
+from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead
 from assay.cli.monitor_out import COLUMNS, OutFile, Stdout, as_csv, as_json
-from assay.conformal.fleet import ISSUED, STATUS, Drift, Fleet, FleetStep
+from assay.conformal.fleet import ISSUED, LATE, REPEATED, STATUS, Drift, Fleet, FleetStep
 from assay.conformal.fleet_store import DurableFleet
-from assay.core.cards import Card, all_cards, get_card, import_object
+from assay.core.cards import get_card, import_object
 from assay.core.errors import DataError, MethodError
 from assay.data.stream import open_stream
 from assay.data.stream_rows import BadRow, Rows
@@ -41,7 +43,7 @@ class Question:
 
     source: Path | None
     state: Path
-    tracker: str | None
+    tracker: str
     settings: Mapping[str, object]
     fleet: Mapping[str, Any]
     batch: int
@@ -53,34 +55,29 @@ class Question:
     out_format: str | None
     alarms: Path | None
     stop_at_bad: bool
+    ahead: Ahead | None
     restore: bool
     quiet: bool
 
 
-def build_tracker(name: str | None, settings: Mapping[str, object]) -> Any:
-    """The tracker of a card, or of ``package.module:Class``, with settings of its own.
-
-    None: that of the first paper's card that has one.
-    """
-    if name is not None and ":" in name:
+def build_tracker(name: str, settings: Mapping[str, object]) -> tuple[Any, str]:
+    """The tracker of a card, or of ``package.module:Class``, with these settings; and what it is called."""
+    if ":" in name:
         made, given = import_object(name), dict(settings)
     else:
-        card = _first_paper() if name is None else get_card(name)
+        card = get_card(name)
         spec = card.defaults.get("tracker")
         if card.task != "online" or not isinstance(spec, Mapping):
             raise MethodError(f"{name} is no tracker of a stream; `assay methods --task online` lists them")
         name, made = card.id, import_object(spec["class"])
         given = {**{key: value for key, value in spec.items() if key != "class"}, **settings}
+    said = ", ".join(f"{key}={value!r}" for key, value in given.items()) or "its own defaults"
     try:
-        return made(**given)
+        return made(**given), f"{name} ({said})"
     except TypeError as error:
         raise MethodError(
             f"{name} does not take {', '.join(settings) or 'these parameters'}: {error}"
         ) from None
-
-
-def _first_paper() -> Card:
-    return next(c for c in all_cards().values() if c.role == "paper" and "tracker" in c.defaults)
 
 
 def watch(question: Question) -> int:
@@ -88,9 +85,14 @@ def watch(question: Question) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(_signals())
         notices = stack.enter_context(text.collected_warnings())
-        fleet = Fleet(build_tracker(question.tracker, question.settings), **question.fleet)
+        tracker, said = build_tracker(question.tracker, question.settings)
+        fleet = Fleet(tracker, **question.fleet)
         text.show_warnings(notices)
+        if question.tracker == DEFAULT_TRACKER:
+            said += f", the default: {WHY_DEFAULT}; --tracker names another"
         state = stack.enter_context(DurableFleet(fleet, question.state, restore=question.restore))
+        if not question.quiet:
+            click.echo(f"tracker: {said}", err=True)
         return _Watch(question, state, stop, stack).run()
 
 
@@ -116,6 +118,7 @@ class _Watch:
     def __init__(self, question: Question, state: DurableFleet, stop: list[int], stack: ExitStack) -> None:
         self._question, self._state, self._stop = question, state, stop
         self._bad = self._rows = 0
+        self._late = LateSeries()
         self._before = dict(state.fleet.counts)
         self._begun = self._shown = time.monotonic()
         note = state.note
@@ -173,6 +176,9 @@ class _Watch:
     # --- inside ------------------------------------------------------------------------------------
 
     def _take(self, rows: Rows, position: Mapping[str, Any]) -> None:
+        if self._question.ahead is not None:
+            refused = far_ahead(rows, self._state.fleet.newest, self._question.ahead)
+            rows = rows.without(refused) if refused else rows
         if rows.bad:
             self._refuse(rows.bad)
 
@@ -181,7 +187,7 @@ class _Watch:
                 BadRow(
                     rows.lines[i], f"{STATUS[int(step.status[i])]} for series {rows.ids[i]!r} at that time"
                 )
-                for i in (step.status > STATUS.index("late")).nonzero()[0].tolist()
+                for i in (step.status > LATE).nonzero()[0].tolist()
             ]
             if refused:
                 self._refuse(refused)
@@ -191,7 +197,8 @@ class _Watch:
             files = {name: file.position() for name, file in self._files().items()}
             return {"input": position, **self._known, **files}
 
-        self._state.update(rows.ids, rows.time_array(), rows.forecasts, rows.actuals, note=answer)
+        step = self._state.update(rows.ids, rows.time_array(), rows.forecasts, rows.actuals, note=answer)
+        self._late.note(rows, step.status == LATE, step.status <= REPEATED)
         self._rows += len(rows)
 
     def _files(self) -> dict[str, OutFile]:
@@ -289,6 +296,25 @@ class _Watch:
             parts.append(f"{self._bad:,} refused")
         known = f"{len(self._state.fleet.series_ids):,} series"
         self._say(f"{plural(self._rows, 'row')}: {', '.join(parts) or 'nothing new'}; {known}")
+
+        self._say_late()
+
+    def _say_late(self) -> None:
+        """Name series that a time far ahead has made deaf."""
+        found = list(self._late)
+        for name, count, newest in found[:_SHOWN]:
+            learned, issued = self._state.fleet.clock(name)
+            clock = self._time(learned if learned > newest else issued)
+            self._say(
+                f"series {_shown(name)} stands at {clock} and takes only later times: its last "
+                f"{plural(count, 'row')} came late, the newest of {self._time(newest)}"
+            )
+        if found:
+            more = f" ({len(found) - _SHOWN} more such series)" if len(found) > _SHOWN else ""
+            self._say(
+                f"If that time is wrong{more}: feed the stream from its beginning to a new --state, with "
+                "--max-ahead, which refuses times that are far ahead"
+            )
 
     def _show_progress(self) -> None:
         now = time.monotonic()

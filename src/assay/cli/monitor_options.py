@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 ROLES = ("series_id", "time", "forecast", "actual")
+
+DEFAULT_TRACKER = "eci"
+WHY_DEFAULT = "no learning rate to choose, and intervals that widen at once after a large miss"
 
 
 def parameters(
@@ -36,6 +41,32 @@ def _value(text: str) -> object:
             continue
         return number
     return text
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How far ahead a time may be: a count, of microseconds where ``kind`` is "date"."""
+
+    text: str
+    count: int
+    kind: str
+
+
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+def max_ahead(_context: click.Context, _option: click.Parameter, value: str | None) -> Ahead | None:
+    """A whole number, or a whole number with s, min, h or d."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,12})(s|min|h|d)?", value.strip())
+    if not found or not int(found[1]):
+        raise click.BadParameter(
+            f"{value!r} is no time: give 100, or 90s, 30min, 12h, 7d where times are dates"
+        )
+    unit = found[2]
+    count = int(found[1]) * (1 if unit is None else _UNITS[unit] * 10**6)
+    return Ahead(value, count, "date" if unit else "number")
 
 
 def columns(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...]:

@@ -8,14 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_base import positive
 from assay.conformal.tracker_compiled import pick, step_for
-from assay.conformal.tracker_ranks import LEVELS, RankTracker
+from assay.conformal.tracker_ranks import GAMMAS, LEVELS, TIE, RankTracker, expert_steps
 from assay.core.checks import FloatArray
-from assay.core.errors import MethodError
-
-GAMMAS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-_TIE = 1e-12
 
 
 class _Numbers(NamedTuple):
@@ -78,9 +73,7 @@ class AggregatedTracker(RankTracker):
         self.horizon = horizon
 
     def _parameters(self) -> _Numbers:
-        gammas = tuple(positive(gamma, "gammas") for gamma in self.gammas)
-        if not gammas:
-            raise MethodError("gammas is empty; give at least one step size")
+        gammas = expert_steps(self.gammas)
         return _Numbers(len(gammas), True, self._level(), math.log(len(gammas)), gammas)
 
     def _columns(self) -> dict[str, int]:
@@ -114,7 +107,7 @@ def _step(p: Any, c: Any, s: Any, q: Any, pvalue: Any, n: Any) -> None:
         root = pick(c[variance] > 0, np.sqrt(p.log_experts / c[variance]), np.inf)
         c[rate] = np.minimum(1.0 / bound, root)
         highest = np.maximum(highest, -c[rate] * c[loss])
-        c[LEVELS + i] = c[LEVELS + i] + p.gammas[i] * (p.alpha - (pvalue - c[LEVELS + i] <= _TIE) * 1.0)
+        c[LEVELS + i] = c[LEVELS + i] + p.gammas[i] * (p.alpha - (pvalue - c[LEVELS + i] <= TIE) * 1.0)
     total = 0.0 * pvalue
     for i in range(k):
         loss, rate = own + 2 * k + i, own + 3 * k + i

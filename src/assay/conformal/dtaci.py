@@ -10,13 +10,10 @@ import numpy as np
 
 from assay.conformal.tracker_base import positive, whole_number
 from assay.conformal.tracker_compiled import step_for
-from assay.conformal.tracker_ranks import LEVELS, RankTracker
+from assay.conformal.tracker_ranks import GAMMAS, LEVELS, TIE, RankTracker, expert_steps
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
 
-GAMMAS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-# a p-value is a fraction of n + 1 and a level a sum of steps: equal up to rounding is equal
-_TIE = 1e-12
 _OWN = LEVELS + 3
 
 
@@ -87,9 +84,7 @@ class DynamicallyTunedTracker(RankTracker):
         self.horizon = horizon
 
     def _parameters(self) -> _Numbers:
-        gammas = tuple(positive(gamma, "gammas") for gamma in self.gammas)
-        if not gammas:
-            raise MethodError("gammas is empty; give at least one step size")
+        gammas = expert_steps(self.gammas)
         a, memory, k = self._level(), whole_number(self.memory, "memory"), len(gammas)
         spread = (1 - a) ** 2 * a**3 + a**2 * (1 - a) ** 3
         eta = math.sqrt(3 / memory) * math.sqrt((math.log(2 * k * memory) + 1) / spread)
@@ -116,7 +111,7 @@ def _step(p: Any, c: Any, s: Any, q: Any, pvalue: Any, n: Any) -> None:
         level, weight = _OWN + i, _OWN + k + i
         gap = pvalue - c[level]
         c[weight] = c[weight] * np.exp(-p.eta * (p.alpha * gap - np.minimum(0.0, gap)))
-        c[level] = c[level] + p.gammas[i] * (p.alpha - (gap <= _TIE) * 1.0)
+        c[level] = c[level] + p.gammas[i] * (p.alpha - (gap <= TIE) * 1.0)
         total = total + c[weight]
     mean = 0.0 * pvalue
     for i in range(k):

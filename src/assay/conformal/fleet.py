@@ -175,6 +175,26 @@ class Fleet:
         """ "number", or "date" (times are microseconds since 1970); empty before the first row."""
         return self._time_kind
 
+    @property
+    def newest(self) -> int | None:
+        """The newest time of all series, as a whole number; None before the first row."""
+        n = len(self.series_ids)
+        found = max(int(self._columns[name][:n].max(initial=NEVER)) for name in ("last", "issued"))
+        return None if found == NEVER else found
+
+    def clock(self, series_id: str) -> tuple[int, int]:
+        """The times, as whole numbers, of the last outcome that a series learned and of its last forecast.
+
+        Raises
+        ------
+        DataError
+            The series is not known.
+        """
+        place = int(self.series_ids.find([series_id])[0])
+        if place < 0:
+            raise DataError(f"no series {series_id!r} in this fleet of {len(self.series_ids)}")
+        return int(self._columns["last"][place]), int(self._columns["issued"][place])
+
     def coverage(self) -> dict[str, tuple[int, int]]:
         """Misses and outcomes of each series."""
         n = len(self.series_ids)

@@ -28,14 +28,16 @@ def kernel_values(squared: FloatArray, bandwidth: float, kernel: str = "epanechn
     largest value so that far windows do not all become 0.
     """
     if kernel == "epanechnikov":
-        out = squared * (-1.0 / bandwidth**2)
+        with np.errstate(over="ignore"):  # further away than a number can say weighs nothing
+            out = squared * (-1.0 / bandwidth**2)
         out += 1.0
         return np.maximum(out, 0.0, out=out)
     if kernel == "gaussian":
         nearest = float(squared.min(initial=np.inf))
         if not np.isfinite(nearest):
             return np.zeros_like(squared)
-        return np.exp((nearest - squared) * (0.5 / bandwidth**2))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp((nearest - squared) * (0.5 / bandwidth**2)))
     raise MethodError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
 
 
@@ -168,7 +170,8 @@ def aicc(
         for i, bandwidth in enumerate(grid):
             # a row's distance to itself is 0, so that no sum is
             if kernel == "gaussian":
-                K = np.exp(squared * (-0.5 / bandwidth**2))
+                with np.errstate(over="ignore"):
+                    K = np.exp(squared * (-0.5 / bandwidth**2))
             else:
                 K = kernel_values(squared, bandwidth, kernel)
             mass = K.sum(axis=1)

@@ -28,6 +28,8 @@ from assay.core.errors import AssayWarning, DataError, MethodError
 #: bandwidths tried, as multiples of the median distance of the last window to the earlier ones
 _GRID = (0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0)
 #: the criterion compares all pairs: of longer histories the newest windows are taken
+#: smaller distances have squares that are rounded to few digits, or to 0
+_LEAST = 1e-140
 _MOST_WINDOWS = 5000
 _WIDEN, _FLAT = 1.25, 10.0
 _TOLERANCE = 1e-12
@@ -136,6 +138,9 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         self.min_ess = min_ess
         self.time_decay = time_decay
 
+    #: squares of a few differences must be numbers
+    largest_residual = 1e150
+
     def _capacity(self, n: int) -> int:
         return n if self.history is None else int(self.history)
 
@@ -145,9 +150,12 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         if self.kernel not in KERNELS:
             raise MethodError(f"kernel must be one of {', '.join(KERNELS)}, got {self.kernel!r}")
         if self.bandwidth != "aicc" and not (
-            isinstance(self.bandwidth, (int, float)) and 0 < self.bandwidth < np.inf
+            isinstance(self.bandwidth, (int, float)) and _LEAST <= self.bandwidth <= 1 / _LEAST
         ):
-            raise MethodError(f"bandwidth must be 'aicc' or a positive number, got {self.bandwidth!r}")
+            raise MethodError(
+                f"bandwidth must be 'aicc' or a number from {_LEAST:g} to {1 / _LEAST:g}, "
+                f"got {self.bandwidth!r}"
+            )
         if self.time_decay is not None and not 0 < self.time_decay <= 1:
             raise MethodError(f"time_decay must lie in (0, 1], got {self.time_decay!r}")
         if self.min_ess is not None and not self.min_ess > 0:
@@ -184,10 +192,15 @@ class KernelWeightedResidualInterval(ResidualIntervals):
         windows, targets = windows[-_MOST_WINDOWS:], targets[-_MOST_WINDOWS:]
         distances = np.sqrt(np.square(windows - last).sum(axis=1))
         apart = distances[distances > 0]
-        if len(apart) == 0:
+        if not (windows != last).any():
             # all windows are equal: any bandwidth weighs them alike
             return 1.0
-        middle = float(np.median(apart))
+        middle = float(np.median(apart)) if len(apart) else 0.0
+        if middle < _LEAST:
+            raise DataError(
+                f"windows of {self.window} residuals are less than {_LEAST:g} apart, too little to be "
+                "squared: give y and forecasts in a smaller unit"
+            )
         return aicc_bandwidth(windows, targets, [middle * m for m in _GRID], self.kernel)
 
     def _learned(self) -> dict[str, float]:

@@ -59,13 +59,15 @@ class OnlineGradientTracker(StepTracker):
     def _parameters(self, lr: float) -> _Numbers:
         return _Numbers(self._level(), lr, self._relative())
 
-    def _drive(self, state: State, j: int, rate: float, scores: FloatArray, out: FloatArray) -> None:
-        if not has_numba() or self._relative() or state["pending"].shape[2]:
-            super()._drive(state, j, rate, scores, out)
+    def _run(self, state: State, scores: FloatArray, out: FloatArray) -> None:
+        rates = self._rates()
+        if not has_numba() or len(rates) > 1 or self._delay():
+            super()._run(state, scores, out)
             return
-        p, values = self._parameters(rate), state["values"][j]
+        p = self._parameters(rates[0])
         up, down = p.lr * (1.0 - p.alpha), p.lr * -p.alpha
-        compiled(build_fixed_driver, None)(up, down, values[THRESHOLD], values[SEEN], scores, out)
+        now, seen = state["values"][0, THRESHOLD], state["shared"][SEEN]
+        compiled(build_fixed_driver, None)(up, down, now, seen, scores, out)
 
 
 def build_fixed_driver(digest: str) -> Callable[..., None]:

@@ -120,7 +120,7 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
         if outcome.shape != centre.shape:
             raise DataError(f"y has shape {outcome.shape}, the forecasts had {centre.shape}")
         _refuse_infinite(outcome[:, None], "y")
-        for series, residual in zip(self._series, outcome - centre, strict=True):
+        for series, residual in zip(self._series, self._residuals(outcome, centre), strict=True):
             if not np.isnan(residual):
                 for ready in series.arrived(residual[None]):
                     series.take(float(ready))
@@ -150,10 +150,11 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
         outcomes, centres = np.atleast_2d(outcomes), np.atleast_2d(centres)
         _refuse_infinite(outcomes, "y")
         _refuse_bad(centres, "forecasts")
+        all_residuals = self._residuals(outcomes, centres)
         self._start(None if one else len(outcomes), "y")
         out = np.empty((*outcomes.shape, 2))
         if outcomes.shape[1]:
-            for series, row, residuals in zip(self._series, out, outcomes - centres, strict=True):
+            for series, row, residuals in zip(self._series, out, all_residuals, strict=True):
                 row[:] = series.run(residuals, level)
             self._forecast = centres[:, -1].copy()
         out += centres[..., None]
@@ -240,6 +241,13 @@ class OnlineResidualRegressor(BaseEstimator):  # type: ignore[misc]
                 f"method must be an unfitted method on residuals, such as EnbPI(), got {self.method!r}"
             )
         return parse_alpha(self.alpha)
+
+    def _residuals(self, y: FloatArray, forecasts: FloatArray) -> FloatArray:
+        """Outcomes less forecasts, none of them more than the method can compute with."""
+        with np.errstate(over="ignore"):
+            residuals = y - forecasts
+        self.method._refuse_extreme(residuals, "y - forecast")
+        return residuals
 
     def _fresh(self) -> _Series:
         return _Series(clone(self.method), int(self.calibration), int(self.horizon) - 1)

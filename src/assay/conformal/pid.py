@@ -127,7 +127,7 @@ class PIDTracker(StepTracker):
             out[:, t] = before[:, 0]
             for i in np.flatnonzero(~np.isnan(now[:, 0])):
                 past[i, :-1], past[i, -1] = past[i, 1:].copy(), now[i, 0]
-                learned = int(state["values"][0, SEEN, i]) - delay
+                learned = int(state["shared"][SEEN, i]) - delay
                 # a step that has learned sets the threshold anew, without a forecast
                 if learned >= max(self._window(), 1):
                     known = past[i, : past.shape[1] - delay]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
     """
 
     history_: ResidualHistory
+    #: one beyond it is refused: widths and sums of a few must be numbers
+    largest_residual: ClassVar[float] = 1e300
 
     def _capacity(self, n: int) -> int | None:
         """How many residuals to remember when fitted on n; None for all."""
@@ -77,6 +79,16 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
         self._segment = int(segments[-1]) if len(segments) else 0
         self._learn(learned)
 
+    def _refuse_extreme(self, residuals: FloatArray, name: str) -> None:
+        """Refuse finite residuals that the arithmetic of the method cannot hold."""
+        bad = np.abs(residuals) > self.largest_residual
+        if bad.any():
+            raise DataError(
+                f"{name}: {int(bad.sum())} of {bad.size} are beyond {self.largest_residual:g}, first "
+                f"{float(residuals[bad][0]):g}; {type(self).__name__} cannot compute with them: give y and "
+                "forecasts in a larger unit"
+            )
+
     def fit(self, residuals: Any, segments: Any = None) -> Self:
         """Learn from past residuals.
 
@@ -95,6 +107,7 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
             NaN or infinite residuals, too few of them, labels of another length.
         """
         values = check_target(residuals, name="residuals")
+        self._refuse_extreme(values, "residuals")
         with all_or_nothing(self):
             self._begin(values, _segment_numbers(segments, len(values)))
         return self
@@ -142,6 +155,7 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
             raise DataError(f"update takes one residual, got {value.size}")
         refuse_nan(value, "residual")
         refuse_infinite(value, "residual")
+        self._refuse_extreme(value, "residual")
         self._segment += bool(new_segment)
         self._take(float(value[0]))
         return self
@@ -162,6 +176,7 @@ class ResidualIntervals(BaseEstimator):  # type: ignore[misc]
         (T - n_calib, 2) offsets from the forecast, or (L, T - n_calib, 2).
         """
         values = check_target(residuals, name="residuals")
+        self._refuse_extreme(values, "residuals")
         if not 0 <= n_calib <= len(values):
             raise DataError(f"n_calib is {n_calib}, there are {len(values)} residuals")
         levels, is_scalar = parse_levels(alpha)

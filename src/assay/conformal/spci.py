@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -19,6 +20,10 @@ from assay.core.seeds import derive_seed, seed_of
 
 _TOLERANCE = 1e-12
 _BLOCK = 1 << 20
+#: largest residuals for which the forest needs no other unit: it takes values that differ by 1e-7 as equal
+_USUAL = (1e-3, 1e12)
+#: in units of the forest, well within 32 bits
+_FARTHEST = 1e30
 
 
 class SPCI(ResidualIntervals):
@@ -145,17 +150,23 @@ class _Forest:
         whole = segments[width:] == segments[:-width]
         order = np.argsort(values[width:][whole], kind="stable")
         X, self.targets = windows[whole][order], values[width:][whole][order]
+        self._unit = _unit(values)
+        X = self._scaled(X)
         self._model = RandomForestRegressor(
             settings.n_trees, max_depth=settings.max_depth, random_state=seed
-        ).fit(X, self.targets)
+        ).fit(X, self.targets / self._unit)
         self._leaves = self._model.apply(X)
         self._shares = np.empty(self._leaves.shape)
         for tree, leaves in enumerate(self._leaves.T):
             self._shares[:, tree] = 1 / (np.bincount(leaves)[leaves] * self._leaves.shape[1])
 
+    def _scaled(self, windows: FloatArray) -> FloatArray:
+        """In the unit of the forest, which holds numbers of 32 bits; further away is as far away."""
+        return np.clip(windows / self._unit, -_FARTHEST, _FARTHEST)
+
     def quantiles(self, windows: FloatArray, levels: FloatArray) -> FloatArray:
         """(m, L) weighted quantiles for m windows."""
-        asked = self._model.apply(windows)
+        asked = self._model.apply(self._scaled(windows))
         n = len(self.targets)
         out = np.empty((len(windows), len(levels)))
         rows = max(1, _BLOCK // n)
@@ -171,3 +182,9 @@ class _Forest:
                 at = np.minimum(np.searchsorted(row, levels - _TOLERANCE), n - 1)
                 out[start + i] = self.targets[at]
         return out
+
+
+def _unit(values: FloatArray) -> float:
+    """1 for residuals of a usual size, else the power of two near the largest, by which division is exact."""
+    largest = float(np.abs(values).max())
+    return 1.0 if largest == 0 or _USUAL[0] <= largest <= _USUAL[1] else 2.0 ** math.frexp(largest)[1] / 2

@@ -220,3 +220,12 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise MethodError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return str(value)
+
+
+def column_slices(widths: Mapping[str, int]) -> dict[str, slice]:
+    """Where columns stand that follow each other, from how many belong to each name."""
+    ends = np.cumsum(list(widths.values()))
+    return {
+        name: slice(int(end) - width, int(end))
+        for (name, width), end in zip(widths.items(), ends, strict=True)
+    }

@@ -7,19 +7,34 @@ are all that ever came: memory then grows by 8 bytes a score, and nothing else d
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from assay.conformal.tracker_base import OnlineTracker, State, whole_number
+from assay.conformal.tracker_base import OnlineTracker, State, column_slices, positive, whole_number
 from assay.conformal.tracker_compiled import advance_levels, compiled, has_numba
 from assay.core.checks import FloatArray
+from assay.core.errors import MethodError
 
 #: columns: the threshold, scores seen; then a level, a quantile and a weight for each expert
 THRESHOLD, SEEN, LEVELS = range(3)
 #: as in the rank rule of calibration: what rounding may take from alpha (n + 1)
 _GUARD = 1e-9
+
+
+#: steps of ACI that are aggregated unless others are given; those of DtACI's paper
+GAMMAS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+#: a p-value is a fraction of n + 1 and a level a sum of steps: equal up to rounding is equal
+TIE = 1e-12
+
+
+def expert_steps(gammas: Iterable[float]) -> tuple[float, ...]:
+    """Step sizes above 0, at least one."""
+    steps = tuple(positive(gamma, "gammas") for gamma in gammas)
+    if not steps:
+        raise MethodError("gammas is empty; give at least one step size")
+    return steps
 
 
 class RankTracker(OnlineTracker):
@@ -109,12 +124,8 @@ class RankTracker(OnlineTracker):
     def _blocks(self) -> dict[str, slice]:
         """Where each column, or group of columns, stands."""
         k = self._parameters().experts
-        widths = {"threshold": 1, "seen": 1, "levels": k, "quantiles": k, "weights": k, **self._columns()}
-        ends = np.cumsum(list(widths.values()))
-        return {
-            name: slice(int(end) - width, int(end))
-            for (name, width), end in zip(widths.items(), ends, strict=True)
-        }
+        own = self._columns()
+        return column_slices({"threshold": 1, "seen": 1, "levels": k, "quantiles": k, "weights": k, **own})
 
     def _pack(self, state: State) -> State:
         columns = {name: state["values"][rows].T for name, rows in self._blocks().items()}

@@ -4,19 +4,54 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from assay.conformal.tracker_base import OnlineTracker, State
+from assay.conformal.tracker_base import OnlineTracker, State, column_slices
 from assay.conformal.tracker_compiled import advance, compiled, has_numba
-from assay.conformal.tracker_rates import fresh_mixture, learning_rates, mix, mixed
+from assay.conformal.tracker_rates import (
+    fresh_mixture,
+    learning_rates,
+    loss_gain,
+    mean_threshold,
+    reweigh,
+)
 from assay.core.checks import FloatArray
 
-#: columns that every such tracker has; its own begin after them
-THRESHOLD, SEEN, HIGH, LOW = range(4)
-OWN = 4
-_SHARED = ("threshold", "seen", "window_high", "window_low")
+#: rows of what the rates of a series share
+SEEN, HIGH, LOW = range(3)
+#: the column that every such tracker has; its own begin after it
+THRESHOLD = 0
+OWN = 1
+_SHARED = ("seen", "window_high", "window_low")
+
+
+class Arrays(NamedTuple):
+    """The state of n series with R rates.
+
+    ``shared`` is (3, n); ``values`` (R, m, n) columns of each rate; ``window`` (n, W) the last W scores, a
+    ring; ``pending`` (n, h - 1, 1 + R) scores whose time has not come with the thresholds that were in force,
+    a ring; ``weights`` (n, R) and ``loss`` (n,) of the rates, empty where there is one.
+    """
+
+    shared: FloatArray
+    values: FloatArray
+    window: FloatArray
+    pending: FloatArray
+    weights: FloatArray
+    loss: FloatArray
+
+    def take(self, rows: Any) -> Arrays:
+        """A copy of some series."""
+        first = self.shared[:, rows], self.values[:, :, rows], self.window[rows], self.pending[rows]
+        return Arrays(*first, self.weights[rows], self.loss[rows])
+
+    def put(self, rows: Any, some: Arrays) -> None:
+        """Write back what :meth:`take` gave."""
+        self.shared[:, rows], self.values[:, :, rows] = some.shared, some.values
+        self.window[rows], self.pending[rows] = some.window, some.pending
+        self.weights[rows], self.loss[rows] = some.weights, some.loss
 
 
 class StepTracker(OnlineTracker):
@@ -28,8 +63,6 @@ class StepTracker(OnlineTracker):
 
     #: grid of lr="auto"
     rates: ClassVar[tuple[float, ...]] = (1.0, 0.5, 0.1, 0.05)
-    #: pieces of a long run, so that the thresholds of several rates stay small
-    _PIECE = 8192
 
     lr: Any
 
@@ -58,168 +91,172 @@ class StepTracker(OnlineTracker):
     def _fresh(self, n_series: int) -> State:
         rates, delay = self._rates(), self._delay()
         self._parameters(rates[0])
+        shared = np.zeros((len(_SHARED), n_series))
+        shared[HIGH], shared[LOW] = -np.inf, np.inf
         values = np.zeros((len(rates), OWN + sum(self._columns().values()), n_series))
-        values[:, HIGH], values[:, LOW] = -np.inf, np.inf
         for c in values:
             self._begin(c)
         return {
+            "shared": shared,
             "values": values,
-            "window": np.full((len(rates), n_series, self._window()), np.nan),
-            "pending": np.full((len(rates), n_series, delay, 2), np.nan),
-            **(fresh_mixture(n_series, len(rates), delay) if len(rates) > 1 else {}),
+            "window": np.full((n_series, self._window()), np.nan),
+            "pending": np.full((n_series, delay, 1 + len(rates)), np.nan),
+            **fresh_mixture(n_series, len(rates)),
         }
 
     def _run(self, state: State, scores: FloatArray, out: FloatArray) -> None:
-        rates = self._rates()
-        if len(rates) == 1:
-            self._drive(state, 0, rates[0], scores, out)
-            return
-        level = self._level()
-        for start in range(0, scores.shape[1], self._PIECE):
-            piece = np.ascontiguousarray(scores[:, start : start + self._PIECE])
-            thresholds = np.empty((len(rates), *piece.shape))
-            for j, rate in enumerate(rates):
-                self._drive(state, j, rate, piece, thresholds[j])
-            mixture = np.empty(piece.shape)
-            mix(level, state, thresholds, piece, mixture)
-            out[:, start : start + self._PIECE] = mixture
-
-    def _drive(self, state: State, j: int, rate: float, scores: FloatArray, out: FloatArray) -> None:
-        p = self._parameters(rate)
-        drive = compiled(build_driver, p.__class__) if has_numba() else drive_arrays
-        drive(p, state["values"][j], state["window"][j], state["pending"][j], scores, out)
+        steps = tuple(self._parameters(rate) for rate in self._rates())
+        drive = compiled(build_driver, steps[0].__class__) if has_numba() else drive_arrays
+        none = np.empty((scores.shape[0], 0))
+        arrays = Arrays(
+            state["shared"],
+            state["values"],
+            state["window"],
+            state["pending"],
+            state.get("rate_weights", none),
+            state.get("rate_loss", none.sum(axis=1)),
+        )
+        drive(steps, self._level(), loss_gain(len(steps)), arrays, scores, out)
 
     def _thresholds(self, state: State) -> FloatArray:
         now = state["values"][:, THRESHOLD]
-        return np.asarray(now[0] if len(now) == 1 else mixed(state, now))
+        return np.asarray(now[0] if len(now) == 1 else mean_threshold(state["rate_weights"], now))
 
     def _blocks(self) -> dict[str, slice]:
-        """Where each column, or group of columns, stands."""
-        widths = {**dict.fromkeys(_SHARED, 1), **self._columns()}
-        ends = np.cumsum(list(widths.values()))
-        return {
-            name: slice(int(end) - width, int(end))
-            for (name, width), end in zip(widths.items(), ends, strict=True)
-        }
+        """Where each column, or group of columns, of a rate stands."""
+        return column_slices({"threshold": 1, **self._columns()})
 
     def _pack(self, state: State) -> State:
         """(n_series, rates, width) columns, without the axes that are 1 for this tracker."""
         out = {name: state["values"][:, rows].transpose(2, 0, 1) for name, rows in self._blocks().items()}
         out = {name: a[..., 0] if a.shape[2] == 1 else a for name, a in out.items()}
-        out |= {name: state[name].swapaxes(0, 1) for name in ("window", "pending")}
         if len(state["values"]) == 1:
             out = {name: a[:, 0] for name, a in out.items()}
-        return out | {name: a for name, a in state.items() if name.startswith("rate_")}
+        out |= dict(zip(_SHARED, state["shared"], strict=True))
+        return out | {name: a for name, a in state.items() if name not in ("shared", "values")}
 
     def _unpack(self, packed: State) -> State:
-        own = {name: a for name, a in packed.items() if not name.startswith("rate_")}
+        columns = [packed[name] for name in self._blocks()]
         if "rate_weights" not in packed:
-            own = {name: a[:, None] for name, a in own.items()}
-        columns = [own[name] for name in self._blocks()]
-        full = [a[..., None] if a.ndim == 2 else a for a in columns]
+            columns = [a[:, None] for a in columns]
+        columns = [a[..., None] if a.ndim == 2 else a for a in columns]
+        own = {*_SHARED, *self._blocks()}
         return {
-            "values": np.ascontiguousarray(np.concatenate(full, axis=2).transpose(1, 2, 0)),
-            "window": np.ascontiguousarray(own["window"].swapaxes(0, 1)),
-            "pending": np.ascontiguousarray(own["pending"].swapaxes(0, 1)),
-            **{name: a for name, a in packed.items() if name.startswith("rate_")},
+            "shared": np.stack([packed[name] for name in _SHARED]),
+            "values": np.ascontiguousarray(np.concatenate(columns, axis=2).transpose(1, 2, 0)),
+            **{name: np.ascontiguousarray(a) for name, a in packed.items() if name not in own},
         }
 
 
 def drive_arrays(
-    p: Any, c: FloatArray, window: FloatArray, pending: FloatArray, scores: FloatArray, out: FloatArray
+    steps: Any, level: float, gain: float, state: Arrays, scores: FloatArray, out: FloatArray
 ) -> None:
     """All series together, one step after the other.
 
     Parameters
     ----------
-    p : NamedTuple of floats
-    c : (m, n) columns
-    window : (n, W) the last W scores, a ring
-    pending : (n, h - 1, 2) scores and thresholds whose time has not come, a ring
+    steps : tuple of NamedTuples of floats, one a rate
+    level, gain : float
+        Of the losses that weigh the rates.
+    state : Arrays
     scores, out : (n, T)
     """
     for t in range(scores.shape[1]):
-        out[:, t] = c[THRESHOLD]
+        now = state.values[:, THRESHOLD]
+        out[:, t] = now[0] if len(steps) == 1 else mean_threshold(state.weights, now)
         rows = np.flatnonzero(~np.isnan(scores[:, t]))
         if len(rows) == scores.shape[0]:
-            _learn_all(p, c, window, pending, scores[:, t])
+            _learn_all(steps, level, gain, state, scores[:, t])
         elif len(rows):
-            some = c[:, rows], window[rows], pending[rows]
-            _learn_all(p, *some, scores[rows, t])
-            c[:, rows], window[rows], pending[rows] = some
+            some = state.take(rows)
+            _learn_all(steps, level, gain, some, scores[rows, t])
+            state.put(rows, some)
 
 
-def _learn_all(p: Any, c: FloatArray, window: FloatArray, pending: FloatArray, s: FloatArray) -> None:
-    delay = pending.shape[1]
-    seen = c[SEEN].astype(np.int64)
-    q = c[THRESHOLD].copy()
-    c[SEEN] += 1
+def _learn_all(steps: Any, level: float, gain: float, state: Arrays, s: FloatArray) -> None:
+    delay = state.pending.shape[1]
+    seen = state.shared[SEEN].astype(np.int64)
+    q = state.values[:, THRESHOLD].copy()
+    state.shared[SEEN] += 1
     if not delay:
-        _learn_now(p, c, window, s, q, seen)
+        _learn_now(steps, level, gain, state, s, q, seen)
         return
     at, slot = np.arange(len(s)), seen % delay
-    due_s, due_q = pending[at, slot, 0], pending[at, slot, 1]
-    pending[at, slot, 0], pending[at, slot, 1] = s, q
+    due = state.pending[at, slot]
+    state.pending[at, slot, 0], state.pending[at, slot, 1:] = s, q.T
     rows = np.flatnonzero(seen >= delay)
     if len(rows):
-        some, ring = c[:, rows], window[rows]
-        _learn_now(p, some, ring, due_s[rows], due_q[rows], seen[rows] - delay)
-        c[:, rows], window[rows] = some, ring
+        some = state.take(rows)
+        _learn_now(steps, level, gain, some, due[rows, 0], due[rows, 1:].T, seen[rows] - delay)
+        state.put(rows, some)
 
 
-def _learn_now(p: Any, c: FloatArray, window: FloatArray, s: FloatArray, q: FloatArray, k: Any) -> None:
+def _learn_now(
+    steps: Any, level: float, gain: float, state: Arrays, s: FloatArray, q: FloatArray, k: Any
+) -> None:
+    high, low, window = state.shared[HIGH], state.shared[LOW], state.window
+    at = np.arange(len(s))
     with np.errstate(all="ignore"):
-        spread = np.where(k == 0, 1.0, c[HIGH] - c[LOW])
-        advance(p, c, s, q, spread, k)
+        spread = np.where(k == 0, 1.0, high - low)
+        for p, c, before in zip(steps, state.values, q, strict=True):
+            advance(p, c, s, before, spread, k)
+    if len(steps) > 1:
+        reweigh(level, gain, state.weights, state.loss, at, s, q, k)
     size = window.shape[1]
     if not size:
         return
-    at, slot = np.arange(len(s)), k % size
+    slot = k % size
     gone = window[at, slot]
     window[at, slot] = s
-    lost = np.flatnonzero((gone == c[HIGH]) | (gone == c[LOW]))  # before the ring is full, gone is NaN
-    np.maximum(c[HIGH], s, out=c[HIGH])
-    np.minimum(c[LOW], s, out=c[LOW])
+    lost = np.flatnonzero((gone == high) | (gone == low))  # before the ring is full, gone is NaN
+    np.maximum(high, s, out=high)
+    np.minimum(low, s, out=low)
     if len(lost):
-        c[HIGH, lost], c[LOW, lost] = window[lost].max(axis=1), window[lost].min(axis=1)
+        high[lost], low[lost] = window[lost].max(axis=1), window[lost].min(axis=1)
 
 
 def build_driver(digest: str) -> Callable[..., None]:
     """The same as :func:`drive_arrays`, one series after the other, for Numba."""
 
-    def drive(p: Any, c: Any, window: Any, pending: Any, scores: Any, out: Any) -> None:
+    def drive(steps: Any, level: Any, gain: Any, state: Any, scores: Any, out: Any) -> None:
         _ = digest  # makes it part of the key of compiled code
-        size, delay = window.shape[1], pending.shape[1]
+        n_rates, size, delay = len(steps), state.window.shape[1], state.pending.shape[1]
+        q = np.empty(n_rates)
         for i in range(scores.shape[0]):
-            row = c[:, i]
+            own, c, window = state.shared[:, i], state.values[:, :, i], state.window[i]
             for t in range(scores.shape[1]):
                 s = scores[i, t]
-                q = row[THRESHOLD]
-                out[i, t] = q
+                for j in range(n_rates):
+                    q[j] = c[j, THRESHOLD]
+                out[i, t] = q[0] if n_rates == 1 else mean_threshold(state.weights[i], q)
                 if np.isnan(s):
                     continue
-                k = int(row[SEEN])
-                row[SEEN] = k + 1.0
+                k = int(own[SEEN])
+                own[SEEN] = k + 1.0
                 if delay:
-                    due = k % delay
-                    due_s, due_q = pending[i, due, 0], pending[i, due, 1]
-                    pending[i, due, 0], pending[i, due, 1] = s, q
+                    due = state.pending[i, k % delay]
+                    s, due[0] = due[0], s
+                    for j in range(n_rates):
+                        q[j], due[j + 1] = due[j + 1], q[j]
                     if k < delay:
                         continue
-                    s, q, k = due_s, due_q, k - delay
-                high, low = row[HIGH], row[LOW]
+                    k -= delay
+                high, low = own[HIGH], own[LOW]
                 spread = 1.0 if k == 0 else high - low
-                advance(p, row, s, q, spread, k)
+                for j in range(n_rates):
+                    advance(steps[j], c[j], s, q[j], spread, k)
+                if n_rates > 1:
+                    reweigh(level, gain, state.weights, state.loss, i, s, q, k)
                 if size:
                     slot = k % size
-                    gone = window[i, slot]
-                    window[i, slot] = s
+                    gone = window[slot]
+                    window[slot] = s
                     if gone in (high, low):
                         high, low = s, s
                         for j in range(size):
-                            high, low = max(high, window[i, j]), min(low, window[i, j])
+                            high, low = max(high, window[j]), min(low, window[j])
                     else:
                         high, low = max(high, s), min(low, s)
-                    row[HIGH], row[LOW] = high, low
+                    own[HIGH], own[LOW] = high, low
 
     return drive

@@ -32,7 +32,7 @@ MISSING_CELLS = (
     "", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null",
 )  # fmt: skip
 
-_DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
+DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 
 
 def read_file(path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -48,7 +48,7 @@ def read_file(path: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file{_neighbours(path)}") from None
+        raise DataError(no_such_file(path)) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
     raw = _decompress(raw, path)
@@ -63,6 +63,11 @@ def read_file(path: Path) -> tuple[pd.DataFrame, list[str]]:
     if is_arff(raw):
         return read_arff(_decode(raw, path).lstrip("\ufeff"), path), []
     return read_text(raw, path)
+
+
+def no_such_file(path: Path) -> str:
+    """What to say of a file that is not there."""
+    return f"{path}: no such file{_neighbours(path)}"
 
 
 def _neighbours(path: Path) -> str:
@@ -101,8 +106,35 @@ def read_text(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
     text = _decode(raw, path).lstrip("\ufeff")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    header, separator, line_offset, lines = _header(text, path)
     stripped = text.lstrip("\n")
-    first_line = 1 + len(text) - len(stripped)
+    start = 0
+    for _ in range(lines):
+        start = stripped.find("\n", start) + 1 or len(stripped)
+    body = stripped[start:]
+    if not body.strip():
+        raise DataError(f"{path} has a header ({len(header)} columns) but no rows")
+    return _parse(body, header, separator, path, stripped, line_offset)
+
+
+def header_of(head: bytes, path: Path) -> tuple[list[str], str, int]:
+    """(names of the columns, separator, lines before the first record) from the beginning of a text file.
+
+    Raises
+    ------
+    DataError
+        It is no text in UTF-8, or has no header.
+    """
+    whole = head[: head.rfind(b"\n") + 1] or head
+    text = _decode(whole, path).lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    header, separator, line_offset, lines = _header(text, path)
+    return header, separator, line_offset + lines
+
+
+def _header(text: str, path: Path) -> tuple[list[str], str, int, int]:
+    """(names, separator, blank lines before the header, lines of the header)."""
+    stripped = text.lstrip("\n")
+    line_offset = len(text) - len(stripped)
     if not stripped.strip():
         raise DataError(f"{path} is empty: no header, no rows")
     separator = sniff_separator(stripped)
@@ -110,17 +142,10 @@ def read_text(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
         reader = csv.reader(io.StringIO(stripped, newline=""), delimiter=separator)
         header = [cell.strip() for cell in next(reader)]
     except csv.Error as error:
-        raise DataError(f"{path}: line {first_line} cannot be read as a header: {error}") from error
+        raise DataError(f"{path}: line {line_offset + 1} cannot be read as a header: {error}") from error
     _refuse_duplicates(header, f"{path}: ")
-    header = [name or f"column {i + 1}" for i, name in enumerate(header)]
-    start = 0
-    for _ in range(reader.line_num):
-        start = stripped.find("\n", start) + 1 or len(stripped)
-    body = stripped[start:]
-    if not body.strip():
-        raise DataError(f"{path} has a header ({len(header)} columns) but no rows")
-    line_offset = first_line - 1
-    return _parse(body, header, separator, path, stripped, line_offset)
+    names = [name or f"column {i + 1}" for i, name in enumerate(header)]
+    return names, separator, line_offset, reader.line_num
 
 
 def _decode(raw: bytes, path: Path) -> str:
@@ -240,7 +265,7 @@ def _decimal_commas(columns: list[Any], header: list[str]) -> tuple[list[Any], l
         if (
             _is_text(column.type)
             and column.null_count < len(column)
-            and pc.all(pc.match_substring_regex(column, _DECIMAL_COMMA)).as_py()
+            and pc.all(pc.match_substring_regex(column, DECIMAL_COMMA)).as_py()
         ):
             column = pc.replace_substring(column, ",", ".").cast(pa.float64())
             changed.append(name)

@@ -102,10 +102,13 @@ def _to_float(X: Any) -> NDArray[np.float64]:
     return np.asarray(X, dtype=np.float64)
 
 
+def as_text(values: pd.Series[Any]) -> NDArray[Any]:
+    """(n,) the text by which a value of a text or category column is known."""
+    return values.astype(object).where(values.notna(), _MISSING).map(str).to_numpy(object)
+
+
 def _to_text(X: pd.DataFrame) -> NDArray[Any]:
-    return np.column_stack(
-        [X[name].astype(object).where(X[name].notna(), _MISSING).map(str).to_numpy(object) for name in X]
-    )
+    return np.column_stack([as_text(X[name]) for name in X])
 
 
 def _date_parts(X: pd.DataFrame) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ _DUPLICATES_MAX_COLUMNS = 1000
 _DISTINCT_SHARE = 0.95
 _MAX_DENSE_CELLS = 200_000_000
 #: features beyond this overflow when they are scaled; tables write it for "no value" (1.8e308)
-_LARGEST = 1e150
+LARGEST = 1e150
 
 
 def as_table(
@@ -183,6 +183,27 @@ def _numbered(columns: Sequence[str]) -> list[str] | None:
     """y0, y1, ... as far as there are such columns; None where there are none."""
     q = next(q for q in range(len(columns) + 1) if f"y{q}" not in columns)
     return [f"y{i}" for i in range(q)] or None
+
+
+def as_frame(data: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Columns without roles: a frame as it is, an (n, d) array with the given names for its columns.
+
+    Raises
+    ------
+    DataError
+        It is no table, or an array with another number of columns.
+    """
+    if isinstance(data, pd.DataFrame):
+        return data
+    if hasattr(data, "columns") and not hasattr(data, "detach"):
+        return _any_frame(data)
+    array = to_numpy(data)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise DataError(
+            f"an array of shape {array.shape} cannot be matched with {len(names)} columns "
+            f"({_listing(list(names))}); give a DataFrame with these columns"
+        )
+    return pd.DataFrame(array, columns=list(names))
 
 
 def _any_frame(data: Any) -> pd.DataFrame:
@@ -442,7 +463,7 @@ def _tidy_frame(
             empty.append(name)
             continue
         if column.dtype.kind == "f":
-            bad = np.abs(column.to_numpy(dtype=np.float64)) > _LARGEST
+            bad = np.abs(column.to_numpy(dtype=np.float64)) > LARGEST
             if bad.any():
                 infinite.append(f"{name} ({int(bad.sum())})")
                 column = column.mask(bad)
@@ -478,7 +499,7 @@ def _tidy_frame(
         if advice := spelling_advice(kept.get(name, frame[name])):
             notes.append(f"{name} is read as text ({str(frame[name].dropna().iloc[0])!r}): {advice}")
     if infinite:
-        notes.append(f"infinite or beyond {_LARGEST:g}, taken as missing: {_listing(infinite)}")
+        notes.append(f"infinite or beyond {LARGEST:g}, taken as missing: {_listing(infinite)}")
     if wide:
         notes.append(
             f"text with many distinct values, only the {MAX_CATEGORIES - 1} most frequent ones kept apart: "

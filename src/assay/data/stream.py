@@ -230,7 +230,7 @@ class TextStream:
         """Decide what the lines are; whether the first is a header."""
         text = raw.removeprefix(_MARK).decode("utf-8", "replace").rstrip("\r")
         if self._form == "jsonl" or (self._form is None and text.lstrip().startswith("{")):
-            self._parser = JsonLines(self._columns)
+            self._parser = JsonLines(self._columns, self._say)
             return False
         self._parser = CsvLines(text, self._columns, self._where)
         return True
@@ -259,7 +259,7 @@ class TextStream:
                 text = _decode(raw)
                 if not text.strip():
                     continue
-                found = self._parser.values(text)
+                found = self._parser.values(text, number)
             except ValueError as error:
                 bad.append(BadRow(number, str(error)))
                 continue

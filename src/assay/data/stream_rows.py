@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,21 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def without(self, refused: Mapping[int, str]) -> Rows:
+        """Rows less those at some places, which are refused for a reason each."""
+        kept = [i for i in range(len(self)) if i not in refused]
+        bad = [*self.bad, *(BadRow(self.lines[i], reason) for i, reason in refused.items())]
+        return Rows(
+            [self.lines[i] for i in kept],
+            [self.ids[i] for i in kept],
+            [self.times[i] for i in kept],
+            [self.stamps[i] for i in kept],
+            [self.forecasts[i] for i in kept],
+            [self.actuals[i] for i in kept],
+            sorted(bad, key=lambda row: row.line),
+            self.kind,
+        )
 
     def time_array(self) -> NDArray[Any]:
         """Times as an array of whole numbers or of dates."""
@@ -241,7 +257,7 @@ class CsvLines:
         cells = text.replace("\n", self.separator).split(self.separator)
         return [cells[i :: self._width] for i in self._at]
 
-    def values(self, line: str) -> list[str] | None:
+    def values(self, line: str, _number: int) -> list[str] | None:
         """The four values of a line; None for the header once more."""
         try:
             cells = self._split(line)
@@ -255,12 +271,14 @@ class CsvLines:
 
 
 class JsonLines:
-    """Lines that hold a JSON object each."""
+    """Lines that hold a JSON object each; ``say`` takes a line for the user."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = tuple(columns)
+    def __init__(self, columns: Sequence[str], say: Callable[[str], None] = lambda _line: None) -> None:
+        self._columns, self._say = tuple(columns), say
+        #: forecast or outcome, as long as no line had it and nothing was said
+        self._missing = set(self._columns[2:])
 
-    def values(self, line: str) -> list[Any] | None:
+    def values(self, line: str, number: int) -> list[Any] | None:
         """The four values of a line; a forecast or outcome that is not there is None."""
         try:
             found = json.loads(line)
@@ -271,4 +289,19 @@ class JsonLines:
         missing = [name for name in self._columns[:2] if name not in found]
         if missing:
             raise ValueError(f"the object has no {' and no '.join(map(repr, missing))}")
+        if self._missing:
+            self._missing.difference_update(found)
+            self._look_for_misspelt(found, number)
         return [found.get(name) for name in self._columns]
+
+    def _look_for_misspelt(self, found: Mapping[str, Any], number: int) -> None:
+        """Say once that a column is not there where another could be meant."""
+        others = [name for name in found if name not in self._columns]
+        for missing in sorted(self._missing) if others else ():
+            role = ROLES[self._columns.index(missing)]
+            near = get_close_matches(missing, others, 1) or others
+            self._missing.discard(missing)
+            self._say(
+                f"line {number} has no {missing!r}, but {', '.join(map(_show, near))}, which is left alone; "
+                f"if it is the {role}: --columns {role}={near[0]}"
+            )

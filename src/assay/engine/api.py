@@ -58,6 +58,8 @@ def compare(
     group: str | None = None,
     horizon: int = 1,
     forecast: str | None = None,
+    radius: float | None = None,
+    noise_scale: float | None = None,
     proba: bool = False,
     shifted: Any = None,
     command: str = "",
@@ -112,6 +114,9 @@ def compare(
         How many steps ahead a forecast is made (only with ``time``).
     forecast : str, optional
         The column that holds forecasts made ``horizon`` steps before, in place of a ``model``'s.
+    radius, noise_scale : float, optional
+        How far rows may be moved, and the deviation of the noise against it, in standard deviations of the
+        features (only with ``task="attack"``).
     proba : bool
         ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
         with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
@@ -139,12 +144,13 @@ def compare(
     limits = _limits(workers, timeout, memory_limit, in_process)
     with importable_from_here(methods, model):
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
-        options |= {"forecast": forecast} if forecast is not None else {}
+        given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
+        options |= {option: value for option, value in given.items() if value is not None}
         if shifted is not None:
             options["shifted"] = "a table" if isinstance(shifted, pd.DataFrame) else str(shifted)
         if proba:
-            given = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
-            _check_bare(given | options)
+            not_bare = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
+            _check_bare(not_bare | options)
             table, options = as_probability_table(data, name), {"proba": True}
             if task == "auto":
                 task_name, why = "label-set", "label-set: class probabilities are given, no model is trained"

@@ -32,7 +32,7 @@ from assay.core.seeds import derive_seed
 from assay.data.table import Table
 from assay.engine.memory import MemoryMeter, memory_limit
 from assay.engine.plan import MethodSpec, Status, Trial, TrialResult
-from assay.tasks import Task, get_task
+from assay.tasks import Split, Task, get_task, running
 
 _SPLITS_KEPT = 2
 _FRAMES_SHOWN = 3
@@ -132,6 +132,17 @@ class Bench:
         if row.status != "ok":
             gc.collect()
         return replace(row, seconds=time.perf_counter() - start, notices=tuple(notices))
+
+    def fit(self, method: MethodSpec, split: Split, seed: int, notices: list[str]) -> Any:
+        """The method built and fitted on a split, as a trial does it; warnings become notices."""
+        target = load_target(method)
+        with _recorded_warnings(notices, every=self.isolated), self._one_thread():
+            built = build_method(
+                target, method, self._model_for(method), seed, self.alpha, notices, self.options
+            )
+            with _seeded(seed):
+                running.fit(built, split)
+        return built
 
     def _evaluate(
         self, trial: Trial, target: Any, split: Any, memory: int | None, notices: list[str]

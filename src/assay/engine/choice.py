@@ -5,14 +5,20 @@ Of a task that promises no level it is the method with the best score: the least
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special, stats
 
-from assay.engine.stats import MethodSummary, Rows, Summary, corrected_error, valid_coverage_quantile
+from assay.engine.stats import (
+    MethodSummary,
+    Rows,
+    Summary,
+    binomial_error,
+    coverage_error,
+    valid_coverage_quantile,
+)
 from assay.engine.wording import interval, mean, number, share, signed
 
 #: level of the one-sided test that a method covers too little
@@ -58,9 +64,10 @@ class Choice:
 def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
     """Whether a method covers significantly less than 1 - alpha, and the numbers of that test.
 
-    Three seeds or more: one-sided t-test at 5 % with the corrected variance. Its standard error is
-    not taken below ``sqrt(alpha (1 - alpha) / n)``, the binomial error of all n rows of the table,
-    so that nearly equal values on every seed do not make a tiny shortfall significant.
+    Three seeds or more: one-sided t-test at 5 % with the corrected variance. Its standard error, from which
+    the 95 % interval of the coverage is made too, is not taken below ``sqrt(alpha (1 - alpha) / n)``, the
+    binomial error of all n rows of the table, so that nearly equal values on every seed do not make a tiny
+    shortfall significant.
 
     One or two seeds: the mean lies under the 5 % quantile of the coverage of an exactly valid
     method on a single split (beta-binomial in the calibration and test rows; in the training rows where
@@ -85,7 +92,7 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
         return low, f"{'under' if low else 'not under'} {bound:.3f}"
     ok = summary.ok(method)
     values = [ok[seed].metrics[name] for seed in coverage.seeds]
-    error = max(corrected_error(values, rows.ratio), _binomial_error(summary.target, _tested(rows, J)))
+    error = coverage_error(values, rows, summary.target)
     critical = float(special.stdtrit(J - 1, SIGNIFICANCE))
     shortfall = coverage.mean - summary.target
     if error == 0:  # alpha = 0, and the same coverage on every seed
@@ -103,24 +110,19 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
 def _bound(summary: Summary, rows: Rows) -> float:
     """The 5 % quantile of the coverage of an exactly valid method on one split."""
     if rows.disjoint:
-        return float(stats.binom.ppf(SIGNIFICANCE, rows.test, summary.target)) / rows.test
+        return _least_by_chance(rows.test, summary.target)
     return valid_coverage_quantile(summary.info.alpha, rows.deciding, rows.test, SIGNIFICANCE)
-
-
-def _tested(rows: Rows, J: int) -> int:
-    """Rows behind a mean coverage: all of the table, where every split draws from all of it."""
-    return J * rows.targets if rows.disjoint else rows.total
 
 
 def _excess(coverage: float, target: float, n: int) -> float | None:
     """Misses in units of those asked for, where they are too many for n independent steps, else None."""
     factor = (1 - coverage) / (1 - target)
-    by_chance = float(stats.binom.ppf(SIGNIFICANCE, n, target)) / n
-    return factor if factor > MISSES_TOLERATED and coverage < by_chance else None
+    return factor if factor > MISSES_TOLERATED and coverage < _least_by_chance(n, target) else None
 
 
-def _binomial_error(target: float, n: int) -> float:
-    return math.sqrt(target * (1 - target) / n)
+def _least_by_chance(n: int, target: float) -> float:
+    """The 5 % quantile of the coverage of n independent steps."""
+    return float(stats.binom.ppf(SIGNIFICANCE, n, target)) / n
 
 
 def judge(summary: Summary, found: MethodSummary) -> Verdict:
@@ -147,6 +149,9 @@ def judge(summary: Summary, found: MethodSummary) -> Verdict:
         return Verdict(name, False, low, f"{what} is undefined {words}")
     if low:
         return Verdict(name, False, True, shortfall)
+    lacking = summary.task.lacks({metric: of.mean for metric, of in found.estimates.items()})
+    if lacking:
+        return Verdict(name, False, False, lacking)
     if not set(summary.compared_seeds) <= set(found.seeds):
         return Verdict(name, False, False, f"not every trial ran ({found.outcome})")
     if size.infinite:
@@ -180,8 +185,8 @@ def rule(summary: Summary) -> str:
             widest = max(every, key=lambda rows: rows.ratio)
             factor = f"1/{J} + {widest.test}/{widest.train or widest.calib} = {1 / J + widest.ratio:.3f}"
             less = " (less where a method trains on more rows)" if len(every) > 1 else ""
-            tested = _tested(widest, J)
-            floor = _binomial_error(summary.target, tested)
+            tested = widest.tested(J)
+            floor = binomial_error(summary.target, widest, J)
             if not widest.disjoint:
                 test += f", variance times {factor}{less} after Nadeau and Bengio"
             test += f", standard error at least {floor:.4f}, the binomial error of {tested:,} rows"
@@ -196,10 +201,13 @@ def rule(summary: Summary) -> str:
             of = "calibration" if rows.calib else "training"
             drawn = "" if rows.disjoint else f"{rows.deciding} {of} and "
             test += f", {_bound(summary, rows):.3f} with {drawn}{rows.test} test rows"
+    coverage = summary.label(summary.task.coverage_metric)
+    requirement = summary.task.requirement()
+    also = f"{requirement}, " if requirement else ""
     text = (
         f"The smallest {summary.label(summary.task.size_metric)} among the methods of which no trial failed, "
-        f"whose size is finite on every seed and whose coverage is not significantly below "
-        f"{summary.target:g} ({test}). Ties go to the method named first."
+        f"{also}whose size is finite on every seed and whose {coverage} is not significantly "
+        f"below {summary.target:g} ({test}). Ties go to the method named first."
     )
     return text + _only_some(J, planned)
 
@@ -243,7 +251,7 @@ def _reason(
     )
     if summary.task.coverage_metric is not None:
         coverage = summary.method(best).estimates[summary.task.coverage_metric]
-        text += f", at coverage {share(coverage.mean)}"
+        text += f", at {summary.label(summary.task.coverage_metric)} {share(coverage.mean)}"
     text += "."
     others = {name: size for name, size in sizes.items() if name != best}
     if others:

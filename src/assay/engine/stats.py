@@ -42,6 +42,10 @@ class Judge(Protocol):
     def size_metric(self) -> str: ...
     @property
     def coverage_metric(self) -> str | None: ...
+    @property
+    def beside_coverage(self) -> tuple[str, ...]: ...
+    def requirement(self) -> str: ...
+    def lacks(self, means: Mapping[str, float]) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,10 @@ class Rows:
     def total(self) -> int:
         return self.train + self.calib + self.test
 
+    def tested(self, seeds: int) -> int:
+        """Rows behind a mean over seeds: all of the table, where every split draws from all of it."""
+        return seeds * self.targets if self.disjoint else self.total
+
     @property
     def deciding(self) -> int:
         """Rows that decide what is covered: those that calibrate, or all that train where none does."""
@@ -123,6 +131,19 @@ def corrected_error(values: Sequence[float], ratio: float) -> float:
     return math.sqrt(1 / len(values) + ratio) * float(np.std(values, ddof=1))
 
 
+def binomial_error(target: float, rows: Rows, seeds: int) -> float:
+    """The least standard error of a mean coverage: the binomial one of all rows that were tested.
+
+    Nearly equal values on every seed would otherwise make a tiny shortfall significant.
+    """
+    return math.sqrt(target * (1 - target) / rows.tested(seeds))
+
+
+def coverage_error(values: Sequence[float], rows: Rows, target: float) -> float:
+    """Standard error of the mean of J coverages, by which they are judged and around which they are shown."""
+    return max(corrected_error(values, rows.ratio), binomial_error(target, rows, len(values)))
+
+
 def corrected_interval(
     values: Sequence[float], ratio: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
@@ -130,8 +151,12 @@ def corrected_interval(
 
     ``ratio`` is n_test / n_train of a split.
     """
+    return _t_interval(values, corrected_error(values, ratio), confidence)
+
+
+def _t_interval(values: Sequence[float], error: float, confidence: float) -> tuple[float, float]:
     mean = float(np.mean(values))
-    half = float(special.stdtrit(len(values) - 1, (1 + confidence) / 2)) * corrected_error(values, ratio)
+    half = float(special.stdtrit(len(values) - 1, (1 + confidence) / 2)) * error
     return mean - half, mean + half
 
 
@@ -254,7 +279,9 @@ class Summary:
         differences = {}
         for metric, unit in ((m.name, m.unit) for m in self.metrics):
             values = {seed: r.metrics[metric] for seed, r in ok.items() if metric in r.metrics}
-            of = self._interval_of_one(metric, estimate(values, ratio), rows)
+            of = estimate(values, ratio)
+            if metric == self.task.coverage_metric and rows is not None:
+                of = self._interval_of_coverage(of, values, rows)
             estimates[metric] = _bounded(of, unit, list(values.values()))
             if self.reference not in (None, name):
                 gap = self.paired(name, str(self.reference), metric)
@@ -272,12 +299,16 @@ class Summary:
             differences=differences,
         )
 
-    def _interval_of_one(self, metric: str, of: Estimate, rows: Rows | None) -> Estimate:
-        """One seed has no spread: the coverage gets the exact interval of its one test part."""
-        if metric != self.task.coverage_metric or len(of.seeds) != 1 or rows is None:
+    def _interval_of_coverage(self, of: Estimate, values: Mapping[int, float], rows: Rows) -> Estimate:
+        """With the error by which coverage is judged; one seed gets the exact interval of its test part."""
+        if len(of.seeds) == 1:
+            low, high = binomial_interval(round(of.mean * rows.test), rows.test)
+            return replace(of, low=low, high=high, basis="exact binomial")
+        if of.low is None:
             return of
-        low, high = binomial_interval(round(of.mean * rows.test), rows.test)
-        return Estimate(of.mean, low, high, "exact binomial", of.seeds, of.undefined)
+        kept = [values[seed] for seed in of.seeds]
+        low, high = _t_interval(kept, coverage_error(kept, rows, self.target), CONFIDENCE)
+        return replace(of, low=low, high=high)
 
     def paired(self, name: str, base: str, metric: str) -> Estimate:
         """Mean of ``name`` minus ``base`` over the seeds on which both finished, with its interval."""

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.checks import FloatArray
+from assay.core.errors import TaskError
 from assay.data.table import Table
 
 Direction = Literal["lower", "higher", "target", "info"]
@@ -56,8 +58,24 @@ class Split:
     groups_train: NDArray[Any] | None = None
     groups_calib: NDArray[Any] | None = None
     groups_test: NDArray[Any] | None = None
+    #: the fitted transformer that made X of the table's columns
+    preparation: Any = None
     #: rows from elsewhere, prepared like the test rows
     X_shifted: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A fitted method and the prepared rows that it is asked about, with the level and the rows' groups.
+
+    ``targets`` are the names of what it predicts.
+    """
+
+    method: Any
+    X: FloatArray
+    alpha: Fraction
+    targets: tuple[str, ...]
+    groups: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,8 @@ class Task(ABC):
     bare: bool = False
     #: seeds 0 .. max_seeds - 1 exist; None is any number
     max_seeds: ClassVar[int | None] = None
+    #: metrics that the short table shows beside the coverage
+    beside_coverage: ClassVar[tuple[str, ...]] = ()
     #: what it can be asked beside the level: arguments of its constructor, each with a default
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -125,6 +145,39 @@ class Task(ABC):
         with ``calibrate`` is fitted on the training rows, then calibrated; any other is fitted
         on both together. Where the split has groups, a method whose ``fit`` names ``groups`` gets them.
         """
+
+    def final_split(self, table: Table, seed: int) -> Split:
+        """All rows shared out for use: two thirds train, one third calibrates, none tests.
+
+        Raises
+        ------
+        TaskError
+            Methods of this task are not fitted once and kept.
+        """
+        raise TaskError(
+            f"methods of the task {self.name!r} are not fitted once and kept; "
+            "those of interval, region, label-set and predictive are"
+        )
+
+    def answers(self, asked: Asked) -> dict[str, Any]:
+        """Columns of what a fitted method says of prepared rows, n values each: name -> array or list."""
+        raise NotImplementedError
+
+    def covered(self, asked: Asked, y: NDArray[Any]) -> tuple[NDArray[np.bool_], FloatArray]:
+        """(n,) which answers hold their target, and (n,) the sizes of the answers."""
+        raise NotImplementedError
+
+    def outcomes(self, table: Table) -> NDArray[Any]:
+        """(n,) or (n, q) targets of a table in the form in which methods of this task get them."""
+        raise NotImplementedError
+
+    def requirement(self) -> str:
+        """What a recommended method must be beside covering, as in "that are small"; "" for nothing else."""
+        return ""
+
+    def lacks(self, means: Mapping[str, float]) -> str | None:
+        """None if a method with those mean metrics meets the requirement, else what it lacks."""
+        return None
 
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""

@@ -36,6 +36,8 @@ _ROWS_AT_ONCE = 100_000
 _DAY = 86_400
 #: other columns are taken at most so many deviations from their mean
 _FARTHEST = 4.0
+#: sums and differences of larger targets may be infinite
+_LARGEST = 1e300
 #: regular step in seconds -> lengths of the seasons in steps; other steps that divide a day: one day
 _SEASONS = {3600: (24, 168), _DAY: (7,), 7 * _DAY: (52,)}
 _MOST_STEPS_A_DAY = 1440
@@ -85,6 +87,7 @@ class LagForecaster(Forecaster, BaseEstimator):  # type: ignore[misc]
 
     def forecast(self, panel: Panel, origin: int, stop: int, horizon: int = 1) -> FloatArray:
         known = origin - horizon + 1
+        _refuse_extreme(panel.y)
         frame = _Features(panel, known, horizon, self.lags, _chosen(self.seasons, panel, known))
         first = max(horizon, known - max(_MAX_ROWS // panel.n_series, 1))
         X, y = frame.training(first)
@@ -259,6 +262,7 @@ def _repeats(panel: Panel, known: int) -> tuple[int, ...]:
     for y in past[fullest]:
         change = np.diff(_carried(y[None, :])[0])
         change = np.where(np.isnan(change), 0.0, change)
+        change = np.ldexp(change, -int(np.frexp(np.abs(change).max(initial=0.0))[1]))  # squares are numbers
         sd = change.std()
         if sd == 0:
             continue
@@ -287,6 +291,16 @@ def default_regressor() -> Any:
     return make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 5, 8)))
 
 
+def _refuse_extreme(y: FloatArray) -> None:
+    """Refuse targets of which sums and differences may be no numbers."""
+    bad = np.abs(y) > _LARGEST
+    if bad.any():
+        raise DataError(
+            f"{int(bad.sum()):,} of {bad.size:,} targets are beyond {_LARGEST:g}, first {y[bad][0]:g}; no "
+            "forecast can be computed from them: give them in a larger unit"
+        )
+
+
 def _carried(y: FloatArray) -> FloatArray:
     """The last known value at each step; NaN before the first."""
     at = np.where(np.isnan(y), 0, np.arange(y.shape[1]))
@@ -313,7 +327,7 @@ class _Features:
         change = panel.y[:, t] - self._last[:, t - horizon]
         self._scale = _spread(change)
         self._mean = _mean(past)
-        self._farthest = _FARTHEST * np.sqrt(_mean(np.square(past - self._mean[:, None])))
+        self._farthest = _FARTHEST * _root_mean_square(past - self._mean[:, None])
         self._covariates = self._prepare()
 
     def _prepare(self) -> FloatArray | None:
@@ -391,10 +405,20 @@ class _Features:
 
 def _spread(change: FloatArray) -> FloatArray:
     """(n_series,) root mean square of known changes; 1 where there are none or all are zero."""
-    known = np.isfinite(change)
-    count = np.maximum(known.sum(axis=1), 1)
-    size = np.sqrt(np.where(known, change, 0.0).__pow__(2).sum(axis=1) / count)
+    size = _root_mean_square(change)
     return np.where(size > 0, size, 1.0)
+
+
+def _root_mean_square(values: FloatArray) -> FloatArray:
+    """(n_series,) root mean square of known values; 0 where there are none.
+
+    In units of a power of two, by which division is exact, so that no square overflows or vanishes.
+    """
+    known = np.isfinite(values)
+    found = np.where(known, values, 0.0)
+    _, exponent = np.frexp(np.abs(found).max(axis=1, initial=0.0))
+    scaled = np.ldexp(found, -exponent[:, None])
+    return np.asarray(np.ldexp(np.sqrt(_mean(np.where(known, scaled * scaled, np.nan))), exponent))
 
 
 def _mean(values: FloatArray) -> FloatArray:

@@ -12,9 +12,9 @@ from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import MethodError
 from assay.data.table import Table
 from assay.tasks import measures, running
-from assay.tasks.base import Metric, Outcome, Split, Task
+from assay.tasks.base import Asked, Metric, Outcome, Split, Task
 from assay.tasks.numeric import check_contains, check_numbers, check_sizes
-from assay.tasks.splitting import check_row_count, make_split, random_parts
+from assay.tasks.splitting import check_row_count, make_split, random_parts, without_test
 
 _MAX_EXAMPLES = 150
 _SLAB_FEATURES = 3
@@ -75,8 +75,29 @@ class IntervalTask(Task):
 
     def split(self, table: Table, seed: int) -> Split:
         """Half of the rows train, a quarter calibrates, a quarter tests."""
-        y = table.y.to_numpy(dtype=np.float64)
-        return make_split(table, y, random_parts(len(table), seed), seed, None)
+        return make_split(table, self.outcomes(table), random_parts(len(table), seed), seed, None)
+
+    def final_split(self, table: Table, seed: int) -> Split:
+        """See :class:`~assay.tasks.base.Task`."""
+        parts = without_test(random_parts(len(table), seed))
+        return make_split(table, self.outcomes(table), parts, seed, None)
+
+    def outcomes(self, table: Table) -> FloatArray:
+        """(n,) float64."""
+        return table.y.to_numpy(dtype=np.float64)
+
+    def answers(self, asked: Asked) -> dict[str, Any]:
+        """``prediction`` (where the method has one), ``lower`` and ``upper``."""
+        interval = _intervals_of(asked)
+        return {**running.centre(asked), "lower": interval[:, 0], "upper": interval[:, 1]}
+
+    def covered(self, asked: Asked, y: NDArray[Any]) -> tuple[measures.BoolArray, FloatArray]:
+        """See :class:`~assay.tasks.base.Task`; sizes are widths, of a set of several intervals its length."""
+        if running.has(asked.method, "predict_region"):
+            region = running.answer(asked, "predict_region")
+            return check_contains(region, y), check_sizes(region.volume(), len(y), "volume()")
+        interval = _intervals_of(asked)
+        return measures.covers(interval, y), measures.interval_widths(interval)
 
     def default_model(self) -> Any:
         """Gradient-boosted trees, small: 2,000 rows of diamonds take 0.1 s on one core."""
@@ -105,7 +126,7 @@ class IntervalTask(Task):
         y = split.y_test
         covered = measures.covers(interval, y)
         width = measures.interval_widths(interval)
-        if callable(getattr(method, "predict_region", None)):
+        if running.has(method, "predict_region"):
             region, _, _ = running.predict(method, "predict_region", split, alpha)
             covered = check_contains(region, y)
             width = check_sizes(region.volume(), len(y), "volume()")
@@ -113,11 +134,7 @@ class IntervalTask(Task):
         slab = measures.worst_slab(split.X_test, covered, seed=split.seed)
         metrics = {
             "coverage": float(covered.mean()),
-            "mean_width": float(width.mean()),
-            "median_width": float(np.median(width)),
-            "share_infinite": float(np.isinf(width).mean()),
-            "share_empty": float(measures.is_empty(interval).mean()),
-            "interval_score": float(measures.interval_score(interval, y, alpha).mean()),
+            **measures.sizes(interval, y, width, alpha),
             "worst_slab_coverage": float("nan") if slab is None else slab.coverage,
             "width_quintile_gap": measures.coverage_gap(groups, covered, alpha),
             "fit_seconds": fit_seconds,
@@ -142,6 +159,10 @@ class IntervalTask(Task):
                 "features": [split.feature_names[i] for i in largest],
             }
         return Outcome(metrics, detail, notices)
+
+
+def _intervals_of(asked: Asked) -> FloatArray:
+    return check_intervals(running.answer(asked, "predict_interval"), len(asked.X))
 
 
 def check_intervals(raw: Any, n: int) -> FloatArray:
@@ -171,7 +192,7 @@ def _finite(value: float) -> float | None:
 def _examples(method: Any, split: Split, interval: FloatArray) -> dict[str, list[Any]]:
     """Test rows evenly spread over the prediction, for a picture."""
     prediction = None
-    if callable(getattr(method, "predict", None)):
+    if running.has(method, "predict"):
         prediction = to_numpy(method.predict(split.X_test))
     if prediction is None or prediction.shape != split.y_test.shape or prediction.dtype.kind not in "fiu":
         with np.errstate(invalid="ignore"):

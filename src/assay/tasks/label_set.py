@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.checks import to_numpy
+from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.columns import kind_of
 from assay.data.table import Table
 from assay.tasks import bare_probabilities, groups, measures, running
-from assay.tasks.base import Metric, Outcome, Split, Task
-from assay.tasks.splitting import PART, check_row_count, make_split, stratified_parts
+from assay.tasks.base import Asked, Metric, Outcome, Split, Task
+from assay.tasks.splitting import PART, check_row_count, make_split, stratified_parts, without_test
 
 _MAX_EXAMPLES = 30
 #: strata of set size with fewer test rows than this do not enter the size-stratified gap
@@ -120,6 +120,32 @@ class LabelSetTask(Task):
         parts = stratified_parts(encoded, seed)
         return make_split(table, labels, parts, seed, classes, groups.row_groups(table))
 
+    def final_split(self, table: Table, seed: int) -> Split:
+        """See :class:`~assay.tasks.base.Task`; shared out within each class."""
+        labels = self.outcomes(table)
+        classes, encoded = np.unique(labels, return_inverse=True)
+        parts = without_test(stratified_parts(encoded, seed))
+        return make_split(table, labels, parts, seed, classes, groups.row_groups(table))
+
+    def outcomes(self, table: Table) -> NDArray[Any]:
+        """(n,) labels."""
+        return as_labels(table)
+
+    def answers(self, asked: Asked) -> dict[str, Any]:
+        """``prediction`` (where the method has one), ``set`` (a list of labels) and its ``size``."""
+        sets, classes = _sets_of(asked)
+        labels = [str(label) for label in classes]
+        held = [[labels[k] for k in np.flatnonzero(row)] for row in sets]
+        return {**running.centre(asked), "set": held, "size": sets.sum(axis=1)}
+
+    def covered(self, asked: Asked, y: NDArray[Any]) -> tuple[measures.BoolArray, FloatArray]:
+        """See :class:`~assay.tasks.base.Task`; a label that the method does not know is not covered."""
+        sets, classes = _sets_of(asked)
+        place = {label: k for k, label in enumerate(classes.tolist())}
+        column = np.array([place.get(label, -1) for label in y.tolist()], dtype=np.intp)
+        covered = (column >= 0) & sets[np.arange(len(y)), column]
+        return covered, sets.sum(axis=1).astype(np.float64)
+
     def default_model(self) -> Any:
         """Gradient-boosted trees: as good as many more on digits and Adult, 0.3 s a fit on one core.
 
@@ -223,6 +249,12 @@ class LabelSetTask(Task):
         if self.bare and table.group is not None:
             return ()
         return groups.group_notes(table)
+
+
+def _sets_of(asked: Asked) -> tuple[measures.BoolArray, NDArray[Any]]:
+    """((n, K) bool, (K,) labels of its columns)."""
+    classes = to_numpy(asked.method.classes_)
+    return align_sets(running.answer(asked, "predict_set"), classes, classes, len(asked.X))[0], classes
 
 
 def as_labels(table: Table) -> NDArray[Any]:

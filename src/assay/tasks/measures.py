@@ -74,6 +74,20 @@ def interval_score(interval: FloatArray, y: FloatArray, alpha: Fraction) -> Floa
     return np.asarray(interval_widths(interval) + penalty * (below + above))
 
 
+def sizes(interval: FloatArray, y: FloatArray, width: FloatArray, alpha: Fraction) -> dict[str, float]:
+    """The metrics of (n, 2) intervals that tables of rows and streams of steps have in common.
+
+    ``width`` (n,) is that of the intervals, or of sets of which they are the hull.
+    """
+    return {
+        "mean_width": float(width.mean()),
+        "median_width": float(np.median(width)),
+        "share_infinite": float(np.isinf(width).mean()),
+        "share_empty": float(is_empty(interval).mean()),
+        "interval_score": float(interval_score(interval, y, alpha).mean()),
+    }
+
+
 def width_groups(
     interval: FloatArray, groups: int = 5, *, width: FloatArray | None = None
 ) -> list[NDArray[np.intp]]:

@@ -322,15 +322,10 @@ def _measure(
 ) -> dict[str, float]:
     hits = judged & measures.covers(interval.reshape(-1, 2), y.reshape(-1)).reshape(y.shape)
     flat, truth = (interval / unit[:, None, None])[judged], (y / unit[:, None])[judged]
-    width = measures.interval_widths(flat)
     coverage = float(hits[judged].mean())
     metrics = {
         "coverage": coverage,
-        "mean_width": float(width.mean()),
-        "median_width": float(np.median(width)),
-        "share_infinite": float(np.isinf(width).mean()),
-        "share_empty": float(measures.is_empty(flat).mean()),
-        "interval_score": float(measures.interval_score(flat, truth, alpha).mean()),
+        **measures.sizes(flat, truth, measures.interval_widths(flat), alpha),
         "coverage_deviation": abs(coverage - float(1 - alpha)),
         "rolling_100_gap": measures.rolling_gap(hits, judged, 100, alpha),
         "rolling_500_gap": measures.rolling_gap(hits, judged, 500, alpha),

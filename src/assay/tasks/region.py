@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.checks import FloatArray
+from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError, MethodError, TaskError
 from assay.data.columns import same_values
 from assay.data.table import Table
 from assay.tasks import measures, running
-from assay.tasks.base import Metric, Outcome, Split, Task
+from assay.tasks.base import Asked, Metric, Outcome, Split, Task
 from assay.tasks.numeric import check_contains, check_numbers, check_sizes
 from assay.tasks.outlines import outlines
-from assay.tasks.splitting import check_row_count, make_split, random_parts
+from assay.tasks.splitting import Parts, check_row_count, make_split, random_parts, without_test
 
 _VOLUME_UNIT = "product of sds"
 #: quantiles of the volumes that the report draws
@@ -129,8 +129,14 @@ class RegionTask(Task):
         DataError
             A target is constant on the training rows of this seed, and so has no unit.
         """
-        Y = table.Y.to_numpy(dtype=np.float64)
-        parts = random_parts(len(table), seed)
+        return self._split(table, random_parts(len(table), seed), seed)
+
+    def final_split(self, table: Table, seed: int) -> Split:
+        """See :class:`~assay.tasks.base.Task`."""
+        return self._split(table, without_test(random_parts(len(table), seed)), seed)
+
+    def _split(self, table: Table, parts: Parts, seed: int) -> Split:
+        Y = self.outcomes(table)
         constant = Y[parts[0]].min(axis=0) == Y[parts[0]].max(axis=0)
         if constant.any():
             target = table.targets[int(constant.argmax())]
@@ -138,6 +144,28 @@ class RegionTask(Task):
                 f"the target {target!r} is constant on the {len(parts[0])} training rows of seed {seed}"
             )
         return make_split(table, Y, parts, seed, None)
+
+    def outcomes(self, table: Table) -> FloatArray:
+        """(n, q) float64."""
+        return table.Y.to_numpy(dtype=np.float64)
+
+    def answers(self, asked: Asked) -> dict[str, Any]:
+        """``prediction_T`` of each target T (where the method has one), the ``volume`` of the region in units
+        of the targets, and where there is one its bounding box: ``lower_T``, ``upper_T``."""
+        region, out = running.answer(asked, "predict_region"), {}
+        for prediction in running.centre(asked).values():
+            out = {f"prediction_{t}": prediction[:, i] for i, t in enumerate(asked.targets)}
+        out["volume"] = check_sizes(region.volume(), len(asked.X), "volume()")
+        if running.has(region, "bounding_box"):
+            box = to_numpy(region.bounding_box())
+            for i, target in enumerate(asked.targets):
+                out |= {f"lower_{target}": box[:, i, 0], f"upper_{target}": box[:, i, 1]}
+        return out
+
+    def covered(self, asked: Asked, y: NDArray[Any]) -> tuple[measures.BoolArray, FloatArray]:
+        """See :class:`~assay.tasks.base.Task`; sizes are volumes."""
+        region = running.answer(asked, "predict_region")
+        return check_contains(region, y), check_sizes(region.volume(), len(y), "volume()")
 
     def default_model(self) -> Any:
         """The trees of the interval task, one model a target.

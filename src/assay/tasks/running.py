@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from assay.core.checks import to_numpy
 from assay.core.errors import MethodError
-from assay.tasks.base import Split
+from assay.tasks.base import Asked, Split
 
 _T = TypeVar("_T")
 
@@ -22,6 +23,11 @@ def takes(function: Any, name: str) -> bool:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
+
+
+def has(method: Any, name: str) -> bool:
+    """Whether the object has a method of that name."""
+    return callable(getattr(method, name, None))
 
 
 def lacks(method: Any, predict: str) -> str | None:
@@ -90,6 +96,23 @@ def has_alpha(method: Any) -> bool:
 
 def predict(method: Any, name: str, split: Split, alpha: Fraction) -> tuple[Any, float, tuple[str, ...]]:
     """(what ``method.name`` says of the test rows, seconds, notices)."""
+    start = perf_counter()
+    answer, notices = ask(method, name, split.X_test, alpha, split.groups_test)
+    return answer, perf_counter() - start, notices
+
+
+def answer(asked: Asked, name: str) -> Any:
+    """What the method says by the call of that name."""
+    return ask(asked.method, name, asked.X, asked.alpha, asked.groups)[0]
+
+
+def centre(asked: Asked) -> dict[str, Any]:
+    """``prediction`` (n,), where the method has one."""
+    return {"prediction": to_numpy(asked.method.predict(asked.X))} if has(asked.method, "predict") else {}
+
+
+def ask(method: Any, name: str, X: Any, alpha: Fraction, groups: Any = None) -> tuple[Any, tuple[str, ...]]:
+    """(what ``method.name`` says of rows, notices); it gets the level and the groups where it takes them."""
     call: Callable[..., Any] = getattr(method, name)
     options: dict[str, Any] = {}
     notices: tuple[str, ...] = ()
@@ -98,11 +121,9 @@ def predict(method: Any, name: str, split: Split, alpha: Fraction) -> tuple[Any,
             options["alpha"] = float(alpha)
         else:
             notices = (f"takes no alpha, neither its constructor nor {name}: it ran at its own level",)
-    if split.groups_test is not None and takes_groups(method):
-        options["groups"] = split.groups_test
-    start = perf_counter()
-    answer = call(split.X_test, **options)
-    seconds = perf_counter() - start
+    if groups is not None and takes_groups(method):
+        options["groups"] = groups
+    answer = call(X, **options)
     if answer is None:
-        raise MethodError(f"{name} returned nothing; {len(split.X_test)} rows were asked for")
-    return answer, seconds, notices
+        raise MethodError(f"{name} returned nothing; {len(X)} rows were asked for")
+    return answer, notices

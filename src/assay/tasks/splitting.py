@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,6 +57,13 @@ def stratified_parts(labels: NDArray[np.intp], seed: int) -> Parts:
             part.append(chosen)
     shuffled = [rng.permutation(np.concatenate(part)) for part in parts]
     return shuffled[0], shuffled[1], shuffled[2]
+
+
+def without_test(parts: Parts) -> Parts:
+    """The same parts with the test rows given to the others, one in three of them to calibration."""
+    train, calib, test = parts
+    extra = len(test) // 3
+    return np.concatenate([train, test[extra:]]), np.concatenate([calib, test[:extra]]), test[:0]
 
 
 def check_row_count(n: int, alpha: Fraction, surely: int | None = None) -> None:
@@ -112,9 +120,9 @@ def make_split(
     return Split(
         X_train=X_train,
         y_train=y[train],
-        X_calib=np.asarray(prepared.transform(X.iloc[calib]), dtype=np.float64),
+        X_calib=prepared_rows(prepared, X.iloc[calib]),
         y_calib=y[calib],
-        X_test=np.asarray(prepared.transform(X.iloc[test]), dtype=np.float64),
+        X_test=prepared_rows(prepared, X.iloc[test]),
         y_test=y[test],
         feature_names=feature_names(prepared),
         test_rows=test,
@@ -123,5 +131,13 @@ def make_split(
         groups_train=None if groups is None else groups[train],
         groups_calib=None if groups is None else groups[calib],
         groups_test=None if groups is None else groups[test],
+        preparation=prepared,
         X_shifted=None if shifted is None else np.asarray(prepared.transform(shifted), dtype=np.float64),
     )
+
+
+def prepared_rows(preparation: Any, X: pd.DataFrame) -> NDArray[np.float64]:
+    """(n, d) what a fitted preparation makes of rows; also of none, which scikit-learn refuses."""
+    if not len(X):
+        return np.empty((0, len(preparation.get_feature_names_out())))
+    return np.asarray(preparation.transform(X), dtype=np.float64)

@@ -23,6 +23,7 @@ LAWS = {
     "one-distribution": "Density, cdf, quantiles, moments, draws and predictions are of one distribution.",
     "nothing-global": "Warning filters, random states, threads, inputs and the user's model stay.",
     "object-life": "clone, pickle, deepcopy, set_params, refit and other processes give the same answer.",
+    "saving": "A fitted object that is saved and loaded gives the same answer to the bit.",
     "memory": "The working set is bounded, and results do not depend on the bound.",
     "error-numbers": "Errors and warnings say what, where, how many, and what would work.",
 }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.testing.laws import LawBroken, NotApplicable, law, require
+from assay.testing.saving_laws import read, written
 from assay.testing.subject import Contract, Subject, require_close
 
 _STEPS = 300
@@ -146,3 +147,14 @@ def stream_levels_outside_are_refused(contract: Streams, subject: Subject) -> No
             require("alpha" in str(error), f"alpha = {level}: the error must name alpha, and says: {error}")
         else:
             raise LawBroken(f"alpha = {level}: accepted")
+
+
+@law("saving")
+def saved_and_loaded_goes_on(contract: Streams, subject: Subject) -> None:
+    """A stream that is saved half way and loaded goes on with the same bits."""
+    forecasts, y = contract.rows(_STEPS, seed=0)
+    method = subject.make()
+    method.run(y[:200], forecasts[:200])
+    loaded = read(*written(method))
+    got, expected = (np.asarray(m.run(y[200:], forecasts[200:])) for m in (loaded, method))
+    require(np.array_equal(got, expected, equal_nan=True), "its intervals have other bits")

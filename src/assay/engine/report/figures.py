@@ -121,7 +121,8 @@ def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart
     size, coverage = score, summary.task.coverage_metric
     points = _points(summary, choice, size, coverage)
     spoken = "; ".join(
-        f"{p.name}: {summary.label(size)} {number(p.x)}, coverage {share(p.y)}" for p in points
+        f"{p.name}: {summary.label(size)} {number(p.x)}, {summary.label(coverage)} {share(p.y)}"
+        for p in points
     )
     return charts.scatter(
         points,
@@ -129,11 +130,15 @@ def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart
         band=expected_band(summary),
         x_label=summary.label(size),
         y_label=summary.label(coverage),
-        title=f"Coverage against {summary.label(size)}",
+        title=f"{_sentence(summary.label(coverage))} against {summary.label(size)}",
         description=f"Nominal coverage {summary.target:g}. {spoken or 'No method finished a trial'}.",
         width=320 if narrow else 960,
         height=330 if narrow else 480,
     )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def overview_numbers(summary: Summary) -> Numbers:
@@ -153,7 +158,7 @@ def overview_numbers(summary: Summary) -> Numbers:
         (found.name, estimate_text(found.estimates[size]), estimate_text(found.estimates[coverage], 3))
         for found in finished(summary)
     )
-    return Numbers(("method", f"{summary.label(size)} [95 %]", "coverage [95 %]"), rows)
+    return Numbers(("method", f"{summary.label(size)} [95 %]", f"{summary.label(coverage)} [95 %]"), rows)
 
 
 def _rows(summary: Summary, choice: Choice, values: Mapping[str, tuple[Estimate, str]]) -> list[charts.Row]:

@@ -11,6 +11,7 @@ from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
 from assay.engine.report import (
+    attack_figures,
     figures,
     group_figures,
     online_figures,
@@ -72,6 +73,7 @@ def render(summary: Summary, choice: Choice) -> str:
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("attack", "Against the radius", _figure(attack_figures.certified_sizes(summary, choice))),
         ("poison", "Under poisoning", _poisoning(summary, choice)),
         ("row-groups", f"By {summary.info.group}", _figure(group_figures.by_row_group(summary, choice))),
         ("groups", "Where coverage is low", _groups(summary, choice)),
@@ -130,7 +132,9 @@ def _facts(summary: Summary, choice: Choice) -> str:
     gap = relative(summary, choice.method, summary.task.size_metric)
     if summary.task.coverage_metric is not None:
         coverage = found.estimates[summary.task.coverage_metric]
-        facts.insert(0, ("coverage", share(coverage.mean), interval(coverage, 3)))
+        facts.insert(
+            0, (summary.label(summary.task.coverage_metric), share(coverage.mean), interval(coverage, 3))
+        )
     elif found.name != summary.reference:
         value, bracket, ends = difference_text(summary, found).partition(" [")
         facts.append((f"against {summary.reference}", value, bracket[1:] + ends))
@@ -158,7 +162,13 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     expected = "of one stretch" if over_time(task) else "of one split"
     heads = [
         ("Method", ""),
-        *([("Coverage", "[95 %]"), ("Expected", expected)] if task.coverage_metric else []),
+        *(
+            [(_capital(summary.label(task.coverage_metric)), "[95 %]")]
+            if task.coverage_metric is not None
+            else []
+        ),
+        *((_capital(summary.label(metric)), "[95 %]") for metric in task.beside_coverage),
+        *([("Expected", expected)] if task.coverage_metric is not None else []),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
@@ -175,9 +185,10 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     for row, found in enumerate(summary.methods, 1):
         low = choice.verdict(found.name).low
         cells = []
-        if task.coverage_metric:
+        if task.coverage_metric is not None:
             cells = [
                 _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
+                *(_cell(found.estimates.get(metric), 3) for metric in task.beside_coverage),
                 f'<td class="n">{esc(expected_text(found.expected))}</td>',
             ]
         cells += [

@@ -27,6 +27,7 @@ _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "attack": ("robust label sets", "smallest", "smaller", "larger"),
     "poisoning": ("label sets", "smallest", "smaller", "larger"),
     "online": ("prediction intervals", "narrowest", "narrower", "wider"),
     "predictive": ("predictive distributions", "best", "better", "worse"),
@@ -91,7 +92,7 @@ def question(info: RunInfo) -> str:
 
 
 def _to_come(info: RunInfo) -> str:
-    return "the steps to come" if info.task == "online" else "new rows"
+    return {"online": "the steps to come", "attack": "new rows under attack"}.get(info.task, "new rows")
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
@@ -130,10 +131,13 @@ def verdict(summary: Summary, choice: Choice) -> str:
         return _verdict_of_scores(summary, choice, best)
     coverage = found.estimates[summary.task.coverage_metric]
     reached = coverage.mean >= summary.target
-    keep = "that keep to the level" if reached else "whose coverage is not shown to fall short"
+    label = summary.label(summary.task.coverage_metric)
+    keep = "that keep to the level" if reached else f"whose {label} is not shown to fall short"
+    requirement = summary.task.requirement()
+    keep = f"{requirement} and {keep}" if requirement else keep
     text = (
         f"The {best_word} {what} {keep} come from {best}: {summary.label(size)} "
-        f"{mean(found.estimates[size])} at coverage {share(coverage.mean)}, "
+        f"{mean(found.estimates[size])} at {label} {share(coverage.mean)}, "
         f"where {summary.target:g} was asked"
     )
     gap = relative(summary, best, size)
@@ -226,18 +230,20 @@ def column_text(summary: Summary, found: MethodSummary, metric: str) -> str:
 def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
     """The short table for a terminal: the header, then one row a method.
 
-    Method, coverage with its 95 % interval, the range expected of an exactly valid method on one
-    split (neither where the task promises no level), mean size with its interval, paired difference of
-    the size to the reference, the task's further columns, seconds to
-    fit and predict, trials finished of all; with groups of rows also the gaps of coverage and of size
-    between them. ``*`` marks the choice, ``!`` a coverage that is
+    Method, coverage with its 95 % interval, what the task shows beside it, the range expected of an
+    exactly valid method on one split (neither where the task promises no level), mean size with its
+    interval, paired difference of the size to the reference, the task's further columns, seconds to fit and
+    predict, trials finished of all; with groups of rows also the gaps of coverage and of size between them.
+    ``*`` marks the choice, ``!`` a coverage that is
     significantly too low.
     """
     size = summary.label(summary.task.size_metric)
     promised = summary.task.coverage_metric
     header = (
         "method",
-        *(("coverage [95 %]", "expected") if promised else ()),
+        *((f"{summary.label(promised)} [95 %]",) if promised else ()),
+        *(summary.label(metric) for metric in summary.task.beside_coverage),
+        *(("expected",) if promised else ()),
         f"{size} [95 %]",
         f"vs {summary.reference or 'reference'} [95 %]",
         *(summary.label(metric) for metric in summary.columns),
@@ -252,7 +258,9 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
         rows.append(
             (
                 f"{found.name} *" if found.name == choice.method else found.name,
-                *((f"{coverage} !" if low else coverage, expected_text(found.expected)) if promised else ()),
+                *((f"{coverage} !" if low else coverage,) if promised else ()),
+                *(mean_of(found, metric) for metric in summary.task.beside_coverage),
+                *((expected_text(found.expected),) if promised else ()),
                 estimate_text(found.estimates.get(summary.task.size_metric)),
                 difference_text(summary, found),
                 *(column_text(summary, found, metric) for metric in summary.columns),
@@ -262,6 +270,12 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def mean_of(found: MethodSummary, metric: str) -> str:
+    """The mean share of a method with three decimals."""
+    of = found.estimates.get(metric)
+    return NONE if of is None else share(of.mean)
 
 
 def groups_of(info: RunInfo) -> str:
@@ -307,6 +321,17 @@ def notices(summary: Summary) -> list[str]:
         f"{method} ({plural(n, 'trial')}): {_OUR_WARNING.sub('', first)}"
         for (method, _), (first, n) in said.items()
     ]
+
+
+def _lacking(summary: Summary) -> list[str]:
+    """Which methods are not recommended for what their task asks beside coverage."""
+    kept: dict[str, list[str]] = {}
+    for found in summary.methods:
+        means = {metric: of.mean for metric, of in found.estimates.items()}
+        lacking = summary.task.lacks(means) if found.seeds else None
+        if lacking:
+            kept.setdefault(lacking, []).append(found.name)
+    return [f"Not recommended: {', '.join(names)}: {why}." for why, names in kept.items()]
 
 
 def _empty_sets(summary: Summary) -> list[str]:
@@ -391,6 +416,7 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
     notes += [
+        *_lacking(summary),
         *_of_groups(summary),
         *_empty_sets(summary),
         *_infinite_regions(summary),

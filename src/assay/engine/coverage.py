@@ -1,0 +1,190 @@
+"""Has the coverage of a method in use drifted? Exact tests on newly labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from assay.core.errors import DataError
+from assay.core.levels import conformal_rank, parse_alpha
+from assay.data.schema import Notices
+from assay.engine.fitted import FittedMethod
+from assay.tasks import measures
+
+#: a column with more groups than this is no group column
+_MOST_GROUPS = 200
+
+
+@dataclass(frozen=True)
+class Part:
+    """Coverage of a part of the rows.
+
+    ``low`` and ``high`` are the exact (Clopper-Pearson) 95 % interval of its coverage; ``p`` is the exact
+    two-sided p-value of the promised coverage, and ``adjusted`` the same after Holm's correction for
+    having looked at all parts of the same kind.
+    """
+
+    kind: str
+    name: str
+    rows: int
+    covered: int
+    coverage: float
+    low: float
+    high: float
+    p: float
+    adjusted: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class CoverageReport:
+    """What newly labelled rows say of a fitted method's coverage.
+
+    Attributes
+    ----------
+    parts : all rows first, then quintiles of size, then groups
+    alpha, level : the promised miscoverage, and the level of the tests
+    n_calib : calibration rows of the method; 0 where its promise does not rest on them
+    mean_size : of the answers (width, volume, labels)
+    notices : what was strange in the rows
+    """
+
+    parts: tuple[Part, ...]
+    alpha: Fraction
+    level: Fraction
+    n_calib: int
+    mean_size: float
+    notices: tuple[str, ...]
+
+    @property
+    def drifted(self) -> bool:
+        """Whether coverage over all rows is not what was promised, at the level."""
+        return self.parts[0].verdict != "as promised"
+
+    def table(self) -> pd.DataFrame:
+        """One row a part."""
+        return pd.DataFrame([asdict(part) for part in self.parts])
+
+
+def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: Any = 0.05) -> CoverageReport:
+    """Test whether a fitted method still covers what it promised, on labelled rows it has not seen.
+
+    All rows together are tested against the exact distribution of the number of covered rows if they are
+    exchangeable with the calibration rows: beta-binomial, for with n calibration rows the coverage that
+    was reached is itself random. A method without calibration rows, and parts of the rows, are tested
+    against 1 - alpha: the number is then binomial. Parts have no promise of their own (unless the method
+    gives one): a part that is below says where to look.
+
+    Parameters
+    ----------
+    fitted : FittedMethod
+    data : path, DataFrame
+        With the feature columns and the target.
+    group : str, optional
+        A column whose values divide the rows.
+    level : level, default 0.05
+        Chance of calling a coverage drifted that has not.
+
+    Raises
+    ------
+    DataError
+        No row has an outcome; a column is missing or holds something else; too many groups.
+    """
+    notices = Notices()
+    covered, sizes, names = _collect(fitted, data, group, notices)
+    n, alpha, at = len(covered), fitted.alpha, parse_alpha(level)
+    if n == 0:
+        said = "; ".join(notices.lines())
+        raise DataError(
+            f"no new row with an outcome in {fitted.target}: nothing to check{said and f' ({said})'}"
+        )
+    n_calib = int(fitted.about["n_calib"])
+    parts = [_part("all", "all rows", covered, alpha, at, n_calib)]
+    order = np.column_stack([sizes, sizes])
+    quintiles = [
+        (f"size {sizes[rows].min():.4g} to {sizes[rows].max():.4g}", covered[rows])
+        for rows in measures.width_groups(order, width=sizes)
+    ]
+    parts += _adjusted("size", quintiles, alpha, at)
+    if names is not None:
+        found = np.unique(names)
+        if len(found) > _MOST_GROUPS:
+            raise DataError(
+                f"the column {group!r} has {len(found):,} values; at most {_MOST_GROUPS} are groups"
+            )
+        parts += _adjusted("group", [(f"{group} {v}", covered[names == v]) for v in found], alpha, at)
+    return CoverageReport(tuple(parts), alpha, at, n_calib, float(sizes.mean()), notices.lines())
+
+
+def _collect(
+    fitted: FittedMethod, data: Any, group: str | None, notices: Notices
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[Any] | None]:
+    """(covered, sizes, groups) of all labelled rows."""
+    task = fitted.task
+    covered: list[NDArray[np.bool_]] = []
+    sizes: list[NDArray[np.float64]] = []
+    names: list[NDArray[Any]] = []
+    for frame, table in fitted.labelled(data, notices):
+        if group is not None:
+            if group not in frame.columns:
+                raise DataError(f"no column {group!r} to group by; there are: {', '.join(frame.columns)}")
+            names.append(frame[group].map(str).to_numpy(dtype=object))
+        if len(table):
+            hit, size = task.covered(fitted.asked(table.frame, frame), task.outcomes(table))
+            covered.append(hit)
+            sizes.append(size)
+    if not covered:
+        return np.empty(0, dtype=bool), np.empty(0), None
+    return np.concatenate(covered), np.concatenate(sizes), np.concatenate(names) if names else None
+
+
+def _part(
+    kind: str, name: str, covered: NDArray[np.bool_], alpha: Fraction, level: Fraction, n_calib: int = 0
+) -> Part:
+    n, k = len(covered), int(covered.sum())
+    p = two_sided(k, n, alpha, n_calib)
+    interval = stats.binomtest(k, n).proportion_ci(0.95, method="exact")
+    verdict = _verdict(k / n, alpha, p, level)
+    return Part(kind, name, n, k, k / n, float(interval.low), float(interval.high), p, p, verdict)
+
+
+def _verdict(coverage: float, alpha: Fraction, p: float, level: Fraction) -> str:
+    if p > level:
+        return "as promised"
+    return "below" if coverage < 1 - alpha else "above"
+
+
+def two_sided(k: int, n: int, alpha: Fraction, n_calib: int = 0) -> float:
+    """Exact p-value of k covered of n rows: twice the smaller tail, at most 1.
+
+    Binomial with 1 - alpha; with ``n_calib`` calibration rows beta-binomial, which is exact for
+    exchangeable rows with distinct scores.
+    """
+    rank = conformal_rank(n_calib, alpha)
+    if n_calib and rank > n_calib:  # too few calibration rows: the sets are everything
+        return 1.0 if k == n else 0.0
+    law = stats.betabinom(n, rank, n_calib + 1 - rank) if n_calib else stats.binom(n, float(1 - alpha))
+    return float(min(1.0, 2 * min(law.cdf(k), law.sf(k - 1))))
+
+
+def _adjusted(
+    kind: str, parts: list[tuple[str, NDArray[np.bool_]]], alpha: Fraction, level: Fraction
+) -> Iterator[Part]:
+    """Parts of one kind, with p-values corrected by Holm for their number."""
+    found = [_part(kind, name, covered, alpha, level) for name, covered in parts]
+    order = np.argsort([part.p for part in found], kind="stable")
+    worst = 0.0
+    adjusted = {}
+    for place, i in enumerate(order):
+        worst = max(worst, min(1.0, (len(found) - place) * found[i].p))
+        adjusted[int(i)] = worst
+    for i, part in enumerate(found):
+        verdict = _verdict(part.coverage, alpha, adjusted[i], level)
+        yield Part(**{**asdict(part), "adjusted": adjusted[i], "verdict": verdict})

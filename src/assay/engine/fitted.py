@@ -1,0 +1,502 @@
+"""A method fitted on a user's table: it predicts new rows, is saved to one file, and loaded again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import assay
+from assay.core.archive import BrokenArchive, read_archive, write_archive
+from assay.core.cards import all_cards
+from assay.core.errors import AssayWarning, DataError, MethodError
+from assay.core.levels import parse_alpha
+from assay.core.objects import Decoder, Encoder, NotLoaded, NotSaved, from_json, to_json
+from assay.data.batches import BATCH_ROWS, frame_batches, read_batches
+from assay.data.read import as_frame, as_table
+from assay.data.schema import Notices, Schema
+from assay.data.table import Table
+from assay.engine.api import check_model, choose_methods, importable_from_here
+from assay.engine.bench import Bench, load_model, load_task
+from assay.engine.identity import library_versions
+from assay.engine.plan import MethodSpec
+from assay.tasks import Task, running
+from assay.tasks.base import Asked
+from assay.tasks.infer import choose_task
+from assay.tasks.splitting import prepared_rows
+
+#: of the file; a reader of another number refuses it
+FORMAT = 1
+_ABOUT, _STATE = "about.json", "state.json"
+#: rows on which a loaded method must answer as it did when it was saved
+_PROBE_ROWS = 8
+_PROBE_TOLERANCE = 1e-6
+
+
+@dataclass
+class FittedMethod:
+    """A fitted method with all that is needed to use it on new rows of the same columns.
+
+    Attributes
+    ----------
+    method : the fitted object itself; it takes prepared rows (``prepare``)
+    preparation : the fitted transformer from columns to numbers
+    schema : the feature columns
+    seen : (n,) sorted hashes of the rows that it was fitted on
+    about : JSON-able facts: task, method, targets, alpha, rows, data, versions, ...
+    notices : what was said while it was fitted or loaded
+    """
+
+    method: Any
+    preparation: Any
+    schema: Schema
+    seen: NDArray[np.uint64]
+    about: dict[str, Any]
+    notices: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        about = self.about
+        return f"<{about['method']} fitted on {about['n_rows']:,} rows of {about['dataset']}: {self.target}>"
+
+    @property
+    def task(self) -> Task:
+        """The kind of question that it answers."""
+        return load_task(self.about["task"], self.about["options"])
+
+    @property
+    def target(self) -> str:
+        """The targets as a label."""
+        return ", ".join(self.about["targets"])
+
+    @property
+    def alpha(self) -> Fraction:
+        """Miscoverage that it was calibrated for."""
+        return parse_alpha(self.about["alpha"])
+
+    def predict(self, data: Any, *, notices: Notices | None = None) -> pd.DataFrame:
+        """What the method says of each row.
+
+        Parameters
+        ----------
+        data : path, DataFrame or (n, d) array
+            With the feature columns of training, in any order; others are left out. An array must have
+            the training columns in their order.
+        notices : Notices, optional
+            Told what is strange in the rows; without it a warning says so.
+
+        Returns
+        -------
+        DataFrame
+            One row a row of ``data``, in its order (a DataFrame keeps its index). Intervals:
+            ``prediction``, ``lower``, ``upper``. Label sets: ``prediction``, ``set`` (a list), ``size``.
+            Regions: ``prediction_T``, ``lower_T``, ``upper_T`` a target, and ``volume``.
+
+        Raises
+        ------
+        DataError
+            Columns are missing, or hold what they did not hold in training: by name, with the first row.
+        """
+        found = Notices() if notices is None else notices
+        pieces = list(self.predict_batches(data, notices=found))
+        if notices is None:
+            for line in found.lines():
+                warnings.warn(line, AssayWarning, stacklevel=2)
+        return pd.concat(pieces) if pieces else self._answers(self._no_rows())
+
+    def predict_batches(
+        self, data: Any, *, notices: Notices, keep: Sequence[str] = (), rows: int = BATCH_ROWS
+    ) -> Iterator[pd.DataFrame]:
+        """The same a batch at a time, in bounded memory; columns to ``keep`` come first, as they are."""
+        for start, frame in self._batches(data, rows):
+            absent = [name for name in keep if name not in frame.columns]
+            if absent:
+                raise DataError(f"no column {absent[0]!r} to keep; there are: {', '.join(frame.columns)}")
+            answers = self._answers(self._features(frame, start, notices, keep), frame)
+            both = [name for name in keep if name in answers.columns]
+            if both:
+                raise DataError(f"the column {both[0]!r} to keep has the name of an answer; rename it")
+            yield pd.concat([frame[list(keep)], answers], axis=1) if keep else answers
+
+    def prepare(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """(n, d) numbers that ``method`` takes, from a frame of the schema's columns."""
+        return prepared_rows(self.preparation, X)
+
+    def asked(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> Asked:
+        """The question to the task about rows; ``frame`` has the group column where it is no feature."""
+        return Asked(
+            self.method,
+            self.prepare(features[list(self.schema.names)]),
+            self.alpha,
+            tuple(self.about["targets"]),
+            self._groups(features if frame is None else frame),
+        )
+
+    def labelled(self, data: Any, notices: Notices) -> Iterator[tuple[pd.DataFrame, Table]]:
+        """(all columns, the table of features and targets) of the rows with an outcome, a batch at a time.
+
+        Rows on which the method was fitted are left out with a notice: they say nothing of new ones.
+        """
+        targets = tuple(self.about["targets"])
+        for start, frame in self._batches(data, BATCH_ROWS):
+            absent = [target for target in targets if target not in frame.columns]
+            if absent:
+                raise DataError(f"the target {absent[0]!r} is not among the columns; rows must be labelled")
+            frame = frame.reset_index(drop=True)
+            features = self._features(frame, start, notices, targets)
+            known = frame[list(targets)].notna().all(axis=1)
+            if not known.all():
+                notices.add(self.target, "without an outcome, left out", int((~known).sum()))
+            outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
+            ready = pd.concat([features[known], outcome], axis=1)
+            fresh = ~np.isin(row_hashes(ready), self.seen)
+            if not fresh.all():
+                what = "that it was fitted on, left out"
+                notices.add(self.about["method"], what, int((~fresh).sum()))
+            yield frame[known][fresh], Table(self.target, ready[fresh], targets, "", "")
+
+    @property
+    def outcome_schema(self) -> Schema:
+        """The target columns."""
+        return Schema.from_list(self.about["outcome_columns"])
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write one file: a zip archive of arrays and JSON, and of skops parts for scikit-learn; no pickle.
+
+        Under the name there is the whole file or, if anything goes wrong, what was there before.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be written.
+        NotSaved
+            The method holds something that a file cannot, such as a function of a notebook.
+        """
+        target = Path(path)
+        X = _probe(self.preparation)
+        groups = self._probe_groups(len(X))
+        state = {
+            "method": self.method,
+            "preparation": self.preparation,
+            "seen": self.seen,
+            "probe": _comparable(self.task.answers(replace(self._asked_bare(X), groups=groups))),
+        }
+        _write(target, {**self.about, "columns": self.schema.to_list()}, state, self._check_copy)
+        return target
+
+    def _check_copy(self, state: Mapping[str, Any]) -> None:
+        """Refuse a copy that answers otherwise: an object lost something on its way through the file."""
+        copy = replace(self, method=state["method"], preparation=state["preparation"])
+        differing = _differing(copy, state["probe"])
+        if differing:
+            raise NotSaved(
+                f"{self.about['method']} answers otherwise when it is read back ({', '.join(differing)}): "
+                "a model in it cannot be saved whole"
+            )
+
+    def _asked_bare(self, X: NDArray[np.float64]) -> Asked:
+        return Asked(self.method, X, self.alpha, tuple(self.about["targets"]))
+
+    def _probe_groups(self, n: int) -> NDArray[Any] | None:
+        values = self.about["groups"]
+        return None if not values else np.resize(np.array(values, dtype=object), n)
+
+    def _batches(self, data: Any, rows: int) -> Iterator[tuple[int, pd.DataFrame]]:
+        if isinstance(data, (str, Path)):
+            yield from read_batches(Path(data), rows)
+            return
+        frame = as_frame(data, self.schema.names)
+        yield from frame_batches(frame, rows)
+
+    def _features(
+        self, frame: pd.DataFrame, start: int, notices: Notices, known: Sequence[str]
+    ) -> pd.DataFrame:
+        others = (*self.about["targets"], *known, *([self.about["group"]] if self.about["group"] else ()))
+        return self.schema.conform(frame, notices, first_row=start, known=others)
+
+    def _answers(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> pd.DataFrame:
+        answers = self.task.answers(self.asked(features, frame))
+        return pd.DataFrame(answers, index=features.index)
+
+    def _groups(self, frame: pd.DataFrame) -> NDArray[Any] | None:
+        group = self.about["group"]
+        if not self.about["groups"]:
+            return None
+        if group not in frame.columns:
+            raise DataError(f"the column {group!r} is missing: {self.about['method']} works on its groups")
+        names: NDArray[Any] = frame[group].map(str).to_numpy(dtype=object)
+        return names
+
+    def _no_rows(self) -> pd.DataFrame:
+        return pd.DataFrame({name: [] for name in self.schema.names})
+
+
+def fit(
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    *,
+    method: Any = None,
+    model: Any = None,
+    alpha: Any = 0.1,
+    task: str = "auto",
+    seed: int = 0,
+    drop: Sequence[str] = (),
+    group: str | None = None,
+    name: str | None = None,
+) -> FittedMethod:
+    """Fit a method on all rows of your table, for use.
+
+    Two thirds of the rows train the method and one third calibrates it; none is kept for a test, which is
+    what a comparison is for.
+
+    Parameters
+    ----------
+    data, target, drop, group, name
+        As in :func:`assay.compare`.
+    method : id of a card, "package.module:Class", class, unfitted object or (name, method) pair
+        By default the task's reference method ("split", "lac", ...).
+    model : "package.module:Class" or unfitted estimator, optional
+        The model inside the method; the task's own by default.
+    alpha : level, default 0.1
+        Miscoverage.
+    task : str
+        "auto", or "interval", "region", "label-set", ...
+    seed : int, default 0
+        Of the division of the rows and of the method.
+
+    Raises
+    ------
+    DataError, TaskError, MethodError
+        The data, the question or the method cannot be used; whatever the method itself raises.
+    """
+    level = parse_alpha(alpha)
+    with importable_from_here([] if method is None else [method], model):
+        table = as_table(data, target, name=name, drop=drop, group=group)
+        task_name, why = choose_task(table, task)
+        the_task = load_task(task_name)
+        check_model(model, the_task)
+        the_task = the_task.with_model(load_model(model))
+        the_task.check(table, level)
+        spec = choose_methods([the_task.reference if method is None else method], the_task, table)[0]
+        if spec.skip:
+            raise MethodError(f"{spec.name} cannot be fitted: {spec.skip}")
+        bench = Bench(table, task_name, level, model, isolated=False)
+        notices: list[str] = [*table.notes, *the_task.notes(table)]
+        split = bench.task.final_split(table, seed)
+        fitted = bench.fit(spec, split, seed, notices)
+    n_train, n_calib = running.rows(fitted, split)
+    by_group = split.groups_train is not None and running.takes_groups(fitted)
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": "fitted method",
+        "task": task_name,
+        "why_task": why,
+        "options": {},
+        "method": spec.name,
+        "card": spec.card,
+        "params": {key: repr(value) for key, value in spec.params.items()},
+        "model": "the task's own" if model is None else _text(model),
+        "alpha": f"{float(level):g}",
+        "seed": seed,
+        "targets": list(table.targets),
+        "group": table.group,
+        "groups": sorted(set(map(str, split.groups_train.tolist()))) if by_group else [],  # type: ignore[union-attr]
+        "classes": None if split.classes is None else [str(label) for label in split.classes],
+        "n_rows": len(table),
+        "n_train": n_train,
+        "n_calib": n_calib,
+        "dataset": table.name,
+        "source": table.source,
+        "fingerprint": table.fingerprint,
+        "outcome_columns": Schema.of(table.Y).to_list(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "guarantee": _guarantee(spec),
+        "notes": list(dict.fromkeys(notices)),
+    }
+    schema, outcomes = Schema.of(table.X), Schema.of(table.Y)
+    rows = pd.concat([schema.conform(table.X, Notices()), outcomes.conform(table.Y, Notices())], axis=1)
+    seen = np.unique(row_hashes(rows))
+    return FittedMethod(fitted, split.preparation, schema, seen, about, tuple(about["notes"]))
+
+
+def row_hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
+    """(n,) a number for each row: equal for equal rows, and hardly ever for others."""
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False), dtype=np.uint64)
+
+
+def save(fitted: Any, path: str | PathLike[str]) -> Path:
+    """Save any fitted method, also one that was fitted without a table, to one file.
+
+    Parameters
+    ----------
+    fitted : FittedMethod, or a fitted object of a class of assay (or one that can be imported)
+    path : file to write; it is whole or not there
+
+    Raises
+    ------
+    NotSaved
+        It holds something that a file cannot; the message names the attribute.
+    """
+    target = Path(path)
+    if isinstance(fitted, FittedMethod):
+        return fitted.save(target)
+    name = f"{type(fitted).__module__}:{type(fitted).__qualname__}"
+    _write(target, {"format": FORMAT, "kind": "object", "class": name}, {"method": fitted})
+    return target
+
+
+def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
+    """What :func:`save` wrote: a :class:`FittedMethod`, or the fitted object itself.
+
+    Nothing in the file is run: classes and functions come from the installed packages, and only from
+    those that are known, or named here.
+
+    Parameters
+    ----------
+    path : file
+    trusted : names, optional
+        Further types that may be made, as the error names them ("package.module:Class").
+
+    Raises
+    ------
+    BrokenArchive
+        The file is damaged or something else.
+    NotLoaded
+        It holds types that are not trusted, or was saved by a version that this one cannot read, or
+        answers otherwise than when it was saved.
+    """
+    source = Path(path)
+    about, members = _read(source)
+    try:
+        state = Decoder(members, trusted).decode(from_json(members[_STATE]))
+        if about["kind"] == "object":
+            return state["method"]
+        columns = Schema.from_list(about.pop("columns"))
+        fitted = FittedMethod(
+            state["method"], state["preparation"], columns, state["seen"], about, tuple(about["notes"])
+        )
+        _check_probe(fitted, state["probe"], source)
+    except NotLoaded as error:
+        raise NotLoaded(f"{source}: {error}{_since(about)}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise NotLoaded(f"{source} does not describe a saved method: {error!r}{_since(about)}") from error
+    return fitted
+
+
+def about(path: str | PathLike[str]) -> dict[str, Any]:
+    """The facts in the head of a saved file; nothing else of it is made."""
+    return _read(Path(path))[0]
+
+
+# ------------------------------------------------------------------------------------------- inside
+
+
+def _write(
+    path: Path,
+    facts: Mapping[str, Any],
+    state: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> None:
+    """Write the file of a state, once what it holds has been read back and found good."""
+    encoder = Encoder()
+    text = to_json(encoder.encode(dict(state), "the saved method"))
+    check(Decoder(encoder.members, encoder.foreign).decode(from_json(text)))
+    head = {
+        **facts,
+        "versions": library_versions(frozenset(encoder.packages)),
+        "trust": sorted(encoder.foreign),
+    }
+    write_archive(path, {_ABOUT: to_json(head), _STATE: text, **encoder.members})
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    members = read_archive(path)
+    if _ABOUT not in members or _STATE not in members:
+        raise BrokenArchive(f"{path} is an archive, but of no saved method")
+    facts = from_json(members[_ABOUT])
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        known = facts.get("format") if isinstance(facts, dict) else None
+        raise NotLoaded(
+            f"{path} is written in format {known!r}, and assay {assay.__version__} reads format {FORMAT}: "
+            "load it with the version that saved it, or fit and save again"
+        )
+    return facts, members
+
+
+def _since(facts: Mapping[str, Any]) -> str:
+    """Which versions differ from those that wrote the file, as the end of a sentence."""
+    versions = facts.get("versions", {})
+    changed = _changed(versions) if isinstance(versions, dict) else []
+    return f" (saved with other versions: {', '.join(changed)})" if changed else ""
+
+
+def _changed(versions: Mapping[str, str]) -> list[str]:
+    here = library_versions(tuple(versions))
+    return [
+        f"{name} {there}, here {here.get(name, 'not installed')}"
+        for name, there in versions.items()
+        if here.get(name) != there
+    ]
+
+
+def _probe(preparation: Any) -> NDArray[np.float64]:
+    """Rows that are nobody's: drawn around the middle of the prepared features."""
+    d = len(preparation.get_feature_names_out())
+    return np.random.default_rng(0).normal(size=(_PROBE_ROWS, d))
+
+
+def _comparable(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Answers as arrays of numbers or lists of text."""
+    return {key: [str(v) for v in value] if _is_text(value) else value for key, value in answers.items()}
+
+
+def _is_text(value: Any) -> bool:
+    return not (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
+
+
+def _differing(fitted: FittedMethod, expected: Mapping[str, Any]) -> list[str]:
+    """Which answers to the made-up rows are not those that are expected."""
+    X = _probe(fitted.preparation)
+    asked = replace(fitted._asked_bare(X), groups=fitted._probe_groups(len(X)))
+    answers = _comparable(fitted.task.answers(asked))
+    return [key for key in {**expected, **answers} if not _close(answers.get(key), expected.get(key))]
+
+
+def _check_probe(fitted: FittedMethod, expected: Mapping[str, Any], source: Path) -> None:
+    """Refuse a method that answers otherwise than when it was saved, and say which versions changed."""
+    differing = _differing(fitted, expected)
+    if differing:
+        what = ", ".join(differing)
+        raise NotLoaded(f"it answers otherwise than when it was saved ({what}); fit and save again")
+    changed = _changed(fitted.about["versions"])
+    if changed:
+        warnings.warn(
+            f"{source} was saved with {'; '.join(changed)}. It answers as before on {_PROBE_ROWS} rows",
+            AssayWarning,
+            stacklevel=4,
+        )
+
+
+def _close(got: Any, expected: Any) -> bool:
+    if _is_text(expected):
+        return bool(got == expected)
+    if not isinstance(got, np.ndarray) or got.shape != expected.shape:
+        return False
+    scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+    return bool(np.allclose(got, expected, rtol=0, atol=_PROBE_TOLERANCE * scale, equal_nan=True))
+
+
+def _guarantee(spec: MethodSpec) -> str:
+    return all_cards()[spec.card].guarantee if spec.card else ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

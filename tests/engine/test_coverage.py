@@ -1,0 +1,101 @@
+"""Has coverage drifted? Exact tests that are right about both answers."""
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import assay
+from assay.core.errors import DataError
+from assay.engine.coverage import check, two_sided
+
+TENTH = Fraction(1, 10)
+
+
+def test_p_values_are_the_exact_ones():
+    assert two_sided(90, 100, TENTH) == pytest.approx(1.0)
+    expected = 2 * stats.binom(100, 0.9).cdf(80)
+    assert two_sided(80, 100, TENTH) == pytest.approx(expected, rel=1e-9)
+    law = stats.betabinom(50, 90, 10)  # 99 calibration rows: rank 90
+    assert two_sided(38, 50, TENTH, 99) == pytest.approx(2 * law.cdf(38), rel=1e-9)
+    assert two_sided(5, 5, TENTH, 3) == 1.0
+    assert two_sided(4, 5, TENTH, 3) == 0.0
+
+
+def test_the_p_value_is_valid_where_nothing_has_drifted():
+    """Split conformal on exchangeable scores: a p-value below .05 comes in at most 5 % of the draws."""
+    rng = np.random.default_rng(0)
+    n, m, draws = 60, 80, 4000
+    scores = rng.random((draws, n + m))
+    rank = 55  # ceil(.9 * 61)
+    q = np.sort(scores[:, :n], axis=1)[:, rank - 1 : rank]
+    covered = (scores[:, n:] <= q).sum(axis=1)
+    p = np.array([two_sided(k, m, TENTH, n) for k in range(m + 1)])[covered]
+    assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / draws)
+    binomial = np.array([two_sided(k, m, TENTH) for k in range(m + 1)])[covered]
+    assert (binomial <= 0.05).mean() > 0.08  # would call a calm method drifted far too often
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return assay.fit(_rows(0, 600), "y", method="split", name="rows")
+
+
+def _rows(seed, n, spread=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame["side"] = np.where(X[:, 1] > 0, "right", "left")
+    frame["y"] = X[:, 0] + spread * rng.normal(size=n) * np.where(X[:, 1] > 0, 1.5, 0.5)
+    return frame
+
+
+def test_calm_rows_are_as_promised_and_drifted_ones_are_not(fitted):
+    calm = check(fitted, _rows(1, 800))
+    assert not calm.drifted
+    assert calm.n_calib == 200
+    wild = check(fitted, _rows(1, 800, spread=2.0))
+    assert wild.drifted
+    assert wild.parts[0].verdict == "below"
+    tame = check(fitted, _rows(1, 800, spread=0.2))
+    assert tame.parts[0].verdict == "above"
+
+
+def test_groups_say_where_to_look(fitted):
+    found = check(fitted, _rows(2, 2000), group="side").table().set_index("name")
+    assert found.loc["side left", "verdict"] == "above"
+    assert found.loc["side right", "verdict"] == "below"
+    assert found.loc["all rows", "covered"] == found.loc[["side left", "side right"], "covered"].sum()
+    assert (found["adjusted"] >= found["p"]).all()
+
+
+def test_training_rows_are_left_out(fitted):
+    mixed = pd.concat([_rows(0, 600), _rows(3, 50)])
+    found = check(fitted, mixed)
+    assert found.parts[0].rows == 50
+    assert any("600 rows that it was fitted on, left out" in line for line in found.notices)
+    with pytest.raises(DataError, match="no new row"):
+        check(fitted, _rows(0, 600))
+
+
+def test_rows_without_outcome_are_left_out_and_text_is_refused(fitted):
+    rows = _rows(4, 60)
+    rows.loc[:9, "y"] = np.nan
+    assert check(fitted, rows).parts[0].rows == 50
+    with pytest.raises(DataError, match="target 'y' is not among the columns"):
+        check(fitted, rows.drop(columns="y"))
+    with pytest.raises(DataError, match="'y' was numbers in training"):
+        check(fitted, rows.assign(y="much"))
+    with pytest.raises(DataError, match="no column 'x' to group by"):
+        check(fitted, rows, group="x")
+
+
+def test_label_sets_and_labels_never_seen():
+    rows = _rows(5, 600).assign(kind=lambda f: np.where(f["y"] > 0, "p", "n")).drop(columns="y")
+    fitted = assay.fit(rows, "kind", method="lac")
+    new = _rows(6, 300).assign(kind=lambda f: np.where(f["y"] > 0, "p", "n")).drop(columns="y")
+    assert not check(fitted, new).drifted
+    strange = check(fitted, new.assign(kind="other"))
+    assert strange.parts[0].covered == 0
