@@ -18,11 +18,18 @@ from assay.core.scoring import CRPS_DRAWS, brier, crps, crps_is_exact
 from assay.core.seeds import derive_seed
 from assay.data.table import Table
 from assay.tasks import calibration, measures, running
-from assay.tasks.base import Metric, Outcome, Split, Task
+from assay.tasks.base import Asked, Metric, Outcome, Split, Task
 from assay.tasks.interval import IntervalTask
 from assay.tasks.label_set import LabelSetTask, as_labels
 from assay.tasks.numeric import check_numbers
-from assay.tasks.splitting import check_row_count, make_split, random_parts, stratified_parts
+from assay.tasks.splitting import (
+    Parts,
+    check_row_count,
+    make_split,
+    random_parts,
+    stratified_parts,
+    without_test,
+)
 
 #: a probability below this counts as this in the negative log predictive density
 PROBABILITY_FLOOR = 1e-12
@@ -187,14 +194,50 @@ class PredictiveTask(Task):
         The quarter that conformal methods calibrate on is kept apart in the split: a method whose ``fit``
         takes ``X_calib`` gets it so.
         """
-        if not self._classifies(table):
-            y, classes = table.y.to_numpy(dtype=np.float64), None
-            parts = random_parts(len(table), seed)
-        else:
-            y = as_labels(table)
-            classes, encoded = np.unique(y, return_inverse=True)
-            parts = stratified_parts(encoded, seed)
+        y, classes, parts = self._parts(table, seed)
         return make_split(table, y, parts, seed, classes, shifted=self._shifted_rows(table, parts[2], seed))
+
+    def final_split(self, table: Table, seed: int) -> Split:
+        """See :class:`~assay.tasks.base.Task`; shared out within each class, for labels."""
+        y, classes, parts = self._parts(table, seed)
+        return make_split(table, y, without_test(parts), seed, classes)
+
+    def outcomes(self, table: Table) -> NDArray[Any]:
+        """(n,) labels or numbers."""
+        return as_labels(table) if self._classifies(table) else table.y.to_numpy(dtype=np.float64)
+
+    def _parts(self, table: Table, seed: int) -> tuple[NDArray[Any], NDArray[Any] | None, Parts]:
+        y = self.outcomes(table)
+        if not self._classifies(table):
+            return y, None, random_parts(len(table), seed)
+        classes, encoded = np.unique(y, return_inverse=True)
+        return y, classes, stratified_parts(encoded, seed)
+
+    def answers(self, asked: Asked) -> dict[str, Any]:
+        """Of labels ``prediction``, ``entropy`` and ``p_LABEL`` each; of numbers ``prediction``, ``sd`` and
+        the ends of the central interval of 1 - alpha, ``lower`` and ``upper``.
+        """
+        dist = self._dist(asked.method, asked.X)
+        if isinstance(dist, CategoricalDistribution):
+            columns = {f"p_{label}": p for label, p in zip(dist.classes, dist.proba.T, strict=True)}
+            return {"prediction": dist.mode, "entropy": dist.entropy, **columns}
+        lower, upper = _central(dist, asked.alpha)
+        return {"prediction": dist.mean, "sd": dist.std, "lower": lower, "upper": upper}
+
+    def covered(self, asked: Asked, y: NDArray[Any]) -> tuple[measures.BoolArray, FloatArray]:
+        """See :class:`~assay.tasks.base.Task`: the likeliest labels of 1 - alpha, or the central interval."""
+        dist = self._dist(asked.method, asked.X)
+        if isinstance(dist, CategoricalDistribution):
+            place = {label: k for k, label in enumerate(dist.classes.tolist())}
+            column = np.array([place.get(label, -1) for label in y.tolist()], dtype=np.intp)
+            sizes = sum(
+                calibration.in_high_probability_set(dist.proba, np.full(len(y), k), asked.alpha)
+                for k in range(len(place))
+            )
+            inside = calibration.in_high_probability_set(dist.proba, column, asked.alpha)
+            return (column >= 0) & inside, np.asarray(sizes, dtype=np.float64)
+        lower, upper = _central(dist, asked.alpha)
+        return np.asarray((lower <= y) & (y <= upper)), np.asarray(upper - lower)
 
     def _shifted_rows(self, table: Table, test: NDArray[np.intp], seed: int) -> pd.DataFrame | None:
         if self.shifted is None:
@@ -317,7 +360,7 @@ def _judge_numbers(
     log_p, notices = _floored(dist.log_prob(y), DENSITY_FLOOR, "density")
     pit = dist.cdf(y)
     curve = calibration.pit_curve(pit)
-    ends = dist.quantile([float(alpha / 2), float(1 - alpha / 2)])
+    ends = _central(dist, alpha)
     if not crps_is_exact(dist):
         notices += (f"CRPS is estimated from {CRPS_DRAWS} draws",)
     metrics = {
@@ -343,6 +386,11 @@ def _judge_numbers(
         },
     }
     return metrics, detail, notices
+
+
+def _central(dist: NumericDistribution, alpha: Fraction) -> FloatArray:
+    """(2, n) ends of the central interval of probability 1 - alpha."""
+    return dist.quantile([float(alpha / 2), float(1 - alpha / 2)])
 
 
 def _floored(log_p: FloatArray, floor: float, what: str) -> tuple[FloatArray, tuple[str, ...]]:
