@@ -165,10 +165,36 @@ def working_copy(module: Any) -> Any:
     """A copy in evaluation mode, in float32 where the weights are narrower; the module stays as it is."""
     if not isinstance(module, torch.nn.Module):
         raise MethodError(f"a torch.nn.Module is expected, got {type(module).__name__}")
-    copied = copy.deepcopy(module).eval()
+    # what a backward pass left behind in attributes cannot be copied, nor does it belong to the network
+    left = [value for part in module.modules() for value in _attributes(part) if not value.is_leaf]
+    copied = copy.deepcopy(module, {id(value): value.detach() for value in left}).eval()
+    for part in copied.modules():
+        # hooks on gradients are the business of whoever set them (BackPACK leaves some), and stop torch.func
+        part._backward_hooks.clear()
+        part._backward_pre_hooks.clear()
     if any(p.is_floating_point() and p.element_size() < 4 for p in copied.parameters()):
         copied = copied.float()
     return copied
+
+
+def output_tensor(out: Any) -> Any:
+    """The logits or last hidden state where a model answers with an object, else the answer itself."""
+    for name in ("logits", "last_hidden_state"):
+        if getattr(out, name, None) is not None:
+            return getattr(out, name)
+    return out
+
+
+def plain_attention() -> Any:
+    """A context in which attention is plain arithmetic, which ``torch.func`` can batch."""
+    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+
+
+def _attributes(part: Any) -> Iterator[Any]:
+    """Tensors among a module's attributes, and in dicts, lists and tuples there."""
+    for value in vars(part).values():
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+        yield from (item for item in inner if isinstance(item, torch.Tensor))
 
 
 def inputs_of(data: Any, like: Any) -> Iterator[Any]:
@@ -179,7 +205,10 @@ def inputs_of(data: Any, like: Any) -> Iterator[Any]:
     batches: Iterable[Any] = [data] if hasattr(data, "shape") else data
     for batch in batches:
         x = batch[0] if isinstance(batch, tuple | list) else batch
-        x = torch.as_tensor(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x, device=like.device)
+        if isinstance(x, np.ndarray):
+            # torch takes neither read-only arrays nor negative strides
+            x = np.ascontiguousarray(x) if x.flags.writeable else x.copy()
+        x = torch.as_tensor(x, device=like.device)
         yield x.to(like.dtype) if x.is_floating_point() else x
 
 
@@ -223,14 +252,14 @@ def diag_ggn(
     net = working_copy(module)
     names = selected_names(net, params)
     refuse_shared(net, names)
-    chosen, rest = _split(net, names)
+    chosen, rest = split_weights(net, names)
     scale = _output_scale(likelihood, noise_std)
     total = {name: torch.zeros_like(chosen[name], dtype=torch.float64) for name in names}
     n_weights = sum(value.numel() for value in chosen.values())
     generator = torch.Generator(device=chosen[names[0]].device).manual_seed(random_state)
 
     def output(weights: Any, row: Any) -> Any:
-        value = torch.func.functional_call(net, {**weights, **rest}, (row[None],))[0]
+        value = output_tensor(torch.func.functional_call(net, {**weights, **rest}, (row[None],)))
         return value.reshape(-1, value.shape[-1])
 
     def squares(weights: Any, row: Any, signs: Any) -> Any:
@@ -257,9 +286,9 @@ def diag_ggn(
                 shape = (len(rows), directions, places, k)
                 signs = torch.randint(0, 2, shape, generator=generator, device=probe.device)
                 signs = (2 * signs - 1).to(probe.dtype)
-            each = torch.func.vmap(squares, in_dims=(None, 0, None if sketches is None else 0))(
-                chosen, rows, signs[0] if sketches is None else signs
-            )
+            pulled = torch.func.vmap(squares, in_dims=(None, 0, None if sketches is None else 0))
+            with plain_attention():
+                each = pulled(chosen, rows, signs[0] if sketches is None else signs)
             for name in names:
                 total[name] += each[name].sum(0, dtype=torch.float64) / (1 if sketches is None else directions)
     return DiagonalCurvature(total, _squared_norm(chosen))
@@ -291,7 +320,7 @@ def kron_ggn(
     net = working_copy(module)
     names = selected_names(net, params)
     refuse_shared(net, names)
-    chosen, _ = _split(net, names)
+    chosen, _ = split_weights(net, names)
     scale = _output_scale(likelihood, noise_std)
     layers = _linear_layers(net, names)
     inner = {path: 0.0 for path in layers}
@@ -302,7 +331,7 @@ def kron_ggn(
     try:
         with torch.enable_grad():
             for x in inputs_of(data, chosen[names[0]]):
-                f = net(x)
+                f = output_tensor(net(x))
                 if f.ndim != 2 or any(a.ndim != 2 for a, _ in seen.values()):
                     raise MethodError(
                         "Kronecker factors are there for modules from (n, d) to (n, K) whose layers take "
@@ -364,7 +393,7 @@ def _linear_layers(net: Any, names: list[str]) -> dict[str, Any]:
     return layers
 
 
-def _split(net: Any, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_weights(net: Any, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(weights that are random, everything else), detached."""
     weights = {name: value.detach() for name, value in net.named_parameters()}
     chosen = {name: weights.pop(name) for name in names}

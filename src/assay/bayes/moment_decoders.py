@@ -20,14 +20,6 @@ _GPT2 = "transformers.models.gpt2.modeling_gpt2"
 _LLAMA = "transformers.models.llama.modeling_llama"
 
 
-def output_tensor(out: Any) -> Any:
-    """The logits or last hidden state where a model answers with an object, else the answer itself."""
-    for name in ("logits", "last_hidden_state"):
-        if getattr(out, name, None) is not None:
-            return getattr(out, name)
-    return out
-
-
 def _gpt2_model(tokens: Any, variance: Any, module: Any, scope: Scope) -> Moments:
     mean, variance = scope.run("wte", tokens, variance)
     places = torch.arange(tokens.shape[-1], device=tokens.device)

@@ -11,13 +11,13 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import assay.bayes.moment_attention
-import assay.bayes.moment_decoders  # noqa: F401  (both register their rules)
+import assay.bayes.moment_decoders  # noqa: F401  (importing them registers their rules)
 from assay.bayes.curvature import inputs_of, refuse_shared, working_copy
+from assay.bayes.latent import latent_nlpd, probit
 from assay.bayes.moment_rules import Scope, propagate, unknown
 from assay.bayes.posterior import GaussianPosterior
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import AssayWarning, DataError, MethodError
-from assay.core.probabilities import softmax
 from assay.networks.backend import import_torch
 
 torch = import_torch("SUQ")
@@ -163,13 +163,7 @@ class StreamlinedModel:
         return mean, variance, target.astype(np.float64).reshape(mean.shape)
 
     def _nlpd(self, mean: FloatArray, variance: FloatArray, target: FloatArray, scale: float) -> float:
-        variance = variance / scale
-        if self.likelihood == "classification":
-            chosen = probit(mean, variance)[np.arange(len(mean)), target.astype(np.intp)]
-            return float(-np.log(np.maximum(chosen, 1e-300)).mean())
-        total = variance + float(self.noise_std or 0.0) ** 2
-        density = np.log(2 * np.pi * total) + (target - mean) ** 2 / total
-        return float(0.5 * density.sum(-1).mean())
+        return latent_nlpd(mean, variance / scale, target, self.likelihood, self.noise_std)
 
 
 def streamline(
@@ -261,11 +255,6 @@ def _refuse_unknown(scope: Scope) -> None:
 def to_array(x: Any) -> Any:
     """A tensor as it is, anything else as an array."""
     return x if isinstance(x, torch.Tensor) else to_numpy(x)
-
-
-def probit(mean: FloatArray, variance: FloatArray) -> FloatArray:
-    """``softmax(m / sqrt(1 + pi/8 v))`` over the last axis."""
-    return softmax(mean / np.sqrt(1 + np.pi / 8 * variance))
 
 
 def _pairs(data: Any) -> Iterable[tuple[Any, Any]]:
