@@ -148,7 +148,7 @@ def refuse_shared(module: Any, names: Iterable[str] | None = None) -> None:
         if own and (chosen is None or chosen.intersection(own)):
             if id(part) in modules:
                 raise MethodError(
-                    f"the module at {path!r} is that at {modules[id(part)]!r}, used twice; a weight posterior "
+                    f"the module at {path!r} is that at {modules[id(part)]!r}, used twice; a posterior "
                     "needs a module of its own in each place: copy.deepcopy it, or leave its weights out"
                 )
             modules[id(part)] = path
@@ -156,7 +156,7 @@ def refuse_shared(module: Any, names: Iterable[str] | None = None) -> None:
             full = f"{path}.{name}" if path else name
             if (chosen is None or id(value) in chosen) and first.setdefault(id(value), full) != full:
                 raise MethodError(
-                    f"the parameter {full!r} is tied to {first[id(value)]!r}; a weight posterior needs weights "
+                    f"the parameter {full!r} is tied to {first[id(value)]!r}; a posterior needs weights "
                     f"of their own: torch.nn.Parameter({full}.detach().clone()), or leave it out"
                 )
 
@@ -193,7 +193,13 @@ def plain_attention() -> Any:
 def _attributes(part: Any) -> Iterator[Any]:
     """Tensors among a module's attributes, and in dicts, lists and tuples there."""
     for value in vars(part).values():
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+        inner = (
+            value.values()
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, list | tuple)
+            else [value]
+        )
         yield from (item for item in inner if isinstance(item, torch.Tensor))
 
 
@@ -290,7 +296,9 @@ def diag_ggn(
             with plain_attention():
                 each = pulled(chosen, rows, signs[0] if sketches is None else signs)
             for name in names:
-                total[name] += each[name].sum(0, dtype=torch.float64) / (1 if sketches is None else directions)
+                total[name] += each[name].sum(0, dtype=torch.float64) / (
+                    1 if sketches is None else directions
+                )
     return DiagonalCurvature(total, _squared_norm(chosen))
 
 
@@ -323,8 +331,7 @@ def kron_ggn(
     chosen, _ = split_weights(net, names)
     scale = _output_scale(likelihood, noise_std)
     layers = _linear_layers(net, names)
-    inner = {path: 0.0 for path in layers}
-    outer = {path: 0.0 for path in layers}
+    inner, outer = dict.fromkeys(layers, 0.0), dict.fromkeys(layers, 0.0)
     seen: dict[str, Any] = {}
     hooks = [layer.register_forward_hook(_keeper(seen, path)) for path, layer in layers.items()]
     rows = 0

@@ -13,6 +13,7 @@ from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.networks.training import Training
 
+
 class GLMLaplace(LaplaceNetwork):
     """A trained network linearised in its weights, under their Laplace posterior.
 

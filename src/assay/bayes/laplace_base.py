@@ -41,10 +41,9 @@ class LaplaceNetwork(NetworkPredictive):
         module = copy.deepcopy(net.module).double()
         rows = net.inputs(X[net.training_rows]).double()
         noise = net.noise_std_z if net.classes is None else None
-        how = {"noise_std": noise, "params": self.params}
         with threadpool_limits(1):
             make = diag_ggn if self.structure == "diag" else kron_ggn
-            curvature = make(module, rows, net.likelihood, **how)
+            curvature = make(module, rows, net.likelihood, noise_std=noise, params=self.params)
             chosen: float | str = self.prior_precision
             if chosen == "validation":
                 held = net.validation_rows

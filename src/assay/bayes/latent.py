@@ -41,7 +41,9 @@ def latent_nlpd(
     return float(0.5 * density.sum(-1).mean())
 
 
-def sampled_outputs(module: Any, posterior: GaussianPosterior, x: Any, n_samples: int, seed: int) -> Iterator[FloatArray]:
+def sampled_outputs(
+    module: Any, posterior: GaussianPosterior, x: Any, n_samples: int, seed: int
+) -> Iterator[FloatArray]:
     """Outputs of ``n_samples`` networks drawn from the posterior, one after the other: float64 arrays.
 
     The same seed draws the same networks, whatever the rows.

@@ -17,6 +17,7 @@ from assay.core.probabilities import softmax
 from assay.core.seeds import derive_seed
 from assay.networks.training import Training
 
+
 class MonteCarloLaplace(LaplaceNetwork):
     """Mean prediction of networks drawn from the Laplace posterior of a trained one.
 

@@ -82,8 +82,8 @@ _SLOPES: dict[Any, Slope] = {
     "transformers.activations:GELUTanh": _tanh_gelu,
 }
 _BY_JVP = (
-    nn.ReLU6, nn.SELU, nn.CELU, nn.Mish, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Softsign, nn.Tanhshrink,
-    nn.LogSigmoid, nn.Softshrink, nn.Hardshrink, nn.Threshold,
+    nn.ReLU6, nn.SELU, nn.CELU, nn.Mish, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Softsign,
+    nn.Tanhshrink, nn.LogSigmoid, nn.Softshrink, nn.Hardshrink, nn.Threshold,
     "transformers.activations:QuickGELUActivation", "transformers.activations:FastGELUActivation",
 )  # fmt: skip
 #: every activation with a rule
@@ -91,7 +91,7 @@ ACTIVATIONS: tuple[Any, ...] = (*_SLOPES, *_BY_JVP)
 
 
 def slope(module: Any, x: Any) -> tuple[Any, Any]:
-    """Value and derivative of an elementwise module at x; a type without a closed form by ``torch.func.jvp``."""
+    """Value and derivative of an elementwise module at x; without a closed form by ``torch.func.jvp``."""
     for kind in type(module).__mro__:
         found = _SLOPES.get(kind) or _SLOPES.get(f"{kind.__module__}:{kind.__qualname__}")
         if found is not None:

@@ -154,9 +154,7 @@ def _torch_attention(mean: Any, variance: Any, module: Any, scope: Scope, *, cau
         raise scope.refuse("it takes (T, n, d); make it with batch_first=True")
     width = module.embed_dim
     names = ("in_proj_weight", "in_proj_bias")
-    whole = Projection(
-        *(getattr(module, name) for name in names), *(scope.variance(name) for name in names)
-    )
+    whole = Projection(*(getattr(module, name) for name in names), *(scope.variance(name) for name in names))
     query, key = (
         functional.linear(mean, part.weight, part.bias).unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
         for part in (whole.rows(0, width), whole.rows(width, 2 * width))

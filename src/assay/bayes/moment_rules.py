@@ -1,4 +1,4 @@
-"""Rules that carry mean and variance through a module, by its type; a user's own types are registered here."""
+"""Rules that carry mean and variance through a module, by its type; users register their own types."""
 
 from __future__ import annotations
 
@@ -154,12 +154,11 @@ def unknown(scope: Scope) -> MethodError:
     """The error for a type without a rule."""
     kind = type(scope.module).__name__
     inside = ", ".join(dict(scope.module.named_children())) or "none"
+    kron = scope.structure == "kron"
     return MethodError(
-        f"no rule carries a {'covariance' if scope.structure == 'kron' else 'variance'} through {scope.where} "
-        f"(children: {inside}); write one, "
-        f"def rule(mean, variance, module, scope): return mean, variance, and call "
-        f"assay.bayes.moment_rules.register_rule({kind}, rule"
-        f"{', structure=' + repr('kron') if scope.structure == 'kron' else ''})"
+        f"no rule carries a {'covariance' if kron else 'variance'} through {scope.where} (children: {inside}); "
+        "write one, def rule(mean, variance, module, scope): return mean, variance, and call "
+        f"assay.bayes.moment_rules.register_rule({kind}, rule{', structure=' + repr('kron') if kron else ''})"
     )
 
 
@@ -359,7 +358,9 @@ def _adaptive_average_pool(mean: Any, variance: Any, module: Any, scope: Scope) 
     for dim in range(1, 2 if isinstance(module, nn.AdaptiveAvgPool1d) else 3):
         whole, parts = mean.shape[-dim], out.shape[-dim]
         if whole % parts:
-            raise scope.refuse(f"adaptive pooling of {whole} places into {parts} has windows of several sizes")
+            raise scope.refuse(
+                f"adaptive pooling of {whole} places into {parts} has windows of several sizes"
+            )
         size *= whole // parts
     return out, module(variance) / size
 

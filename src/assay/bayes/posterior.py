@@ -116,7 +116,7 @@ class GaussianPosterior:
 
     @property
     def structure(self) -> str:
-        """"kron" where there are Kronecker blocks, else "diag"."""
+        """ "kron" where there are Kronecker blocks, else "diag"."""
         return "kron" if self.blocks else "diag"
 
     def variance(self, name: str) -> Any:
@@ -194,9 +194,7 @@ class GaussianPosterior:
         prior_precision : float or "marglik", default "marglik"
             t; "marglik" maximises the evidence, which is closed for a diagonal.
         """
-        curvature = diag_ggn(
-            model, data, likelihood, noise_std=noise_std, params=params, sketches=sketches
-        )
+        curvature = diag_ggn(model, data, likelihood, noise_std=noise_std, params=params, sketches=sketches)
         return posterior_of(curvature, prior_precision)
 
     @classmethod
@@ -252,7 +250,8 @@ class GaussianPosterior:
             one = values[0].new_ones(1)
             in_values, in_vectors = (values[1], vectors[1]) if len(values) > 1 else (one, one[:, None])
             held = (values[0], vectors[0], in_values, in_vectors)
-            factor = KroneckerFactor(*(part.detach() for part in held), vector=len(values) == 1)
+            out_values, out_vectors, *inside = (part.detach() for part in held)
+            factor = KroneckerFactor(out_values, out_vectors, inside[0], inside[1], len(values) == 1)
             blocks[name] = _block(factor, float(delta), bool(decomposed.damping))
         return cls({}, blocks, prior_precision=prior)
 
@@ -308,5 +307,5 @@ def _laplace_parameters(la: Any) -> tuple[list[str], list[tuple[int, ...]]]:
         module, prefix = model, ""
     else:
         module, prefix = layer, f"{model._last_layer_name}."
-    names = [name for name in selected_names(module, "all")]
+    names = selected_names(module, "all")
     return [prefix + name for name in names], [tuple(module.get_parameter(n).shape) for n in names]

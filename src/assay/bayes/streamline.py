@@ -102,7 +102,7 @@ class StreamlinedModel:
 
     def nlpd(self, x: Any, y: Any) -> float:
         """Mean negative log predictive density or probability of targets y, in nats."""
-        return self._nlpd(*self._judged(x, y), self.scale_)
+        return self._nlpd(self._judged(x, y))
 
     def fit_scale(self, data: Any, y: Any = None) -> StreamlinedModel:
         """Divide latent variances by the c > 0 that minimises the NLPD of held-out rows.
@@ -123,13 +123,14 @@ class StreamlinedModel:
         try:
             pairs = [(data, y)] if y is not None else _pairs(data)
             parts = [self._judged(rows, target) for rows, target in pairs]
-            joined = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+            mean, variance, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+            joined = (mean, variance, target)
             grid = np.linspace(*_LOG_SCALES, _GRID)
-            values = [self._nlpd(*joined, math.exp(point)) for point in grid]
+            values = [self._nlpd(joined, math.exp(point)) for point in grid]
             best = int(np.argmin(values))
             bounds = (grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)])
             found = minimize_scalar(
-                lambda point: self._nlpd(*joined, math.exp(point)), bounds=bounds, method="bounded"
+                lambda point: self._nlpd(joined, math.exp(point)), bounds=bounds, method="bounded"
             )
             before = math.exp(found.x)
         finally:
@@ -153,16 +154,21 @@ class StreamlinedModel:
             if target.ndim == len(shape) and target.shape[-1] == 1:
                 target = target[..., 0]
             if target.shape != shape[:-1]:
-                raise DataError(f"y has shape {target.shape}, class numbers of shape {shape[:-1]} are expected")
+                raise DataError(
+                    f"y has shape {target.shape}, class numbers of shape {shape[:-1]} are expected"
+                )
             codes = target.reshape(-1)
-            if codes.dtype.kind not in "iub" or (len(codes) and not 0 <= codes.min() <= codes.max() < shape[-1]):
+            if codes.dtype.kind not in "iub" or (
+                len(codes) and not 0 <= codes.min() <= codes.max() < shape[-1]
+            ):
                 raise DataError(f"y must hold class numbers 0 .. {shape[-1] - 1}")
             return mean, variance, codes.astype(np.float64)
         if target.size != mean.size or len(target) != shape[0]:
             raise DataError(f"y has shape {target.shape}, numbers of shape {shape} are expected")
         return mean, variance, target.astype(np.float64).reshape(mean.shape)
 
-    def _nlpd(self, mean: FloatArray, variance: FloatArray, target: FloatArray, scale: float) -> float:
+    def _nlpd(self, judged: tuple[FloatArray, FloatArray, FloatArray], scale: float = 1.0) -> float:
+        mean, variance, target = judged
         return latent_nlpd(mean, variance / scale, target, self.likelihood, self.noise_std)
 
 

@@ -11,7 +11,7 @@ torch = import_torch("a transformer")
 nn, functional = torch.nn, torch.nn.functional
 
 
-class SelfAttention(nn.Module):  # type: ignore[misc]
+class SelfAttention(nn.Module):  # type: ignore[misc, name-defined]
     """Multi-head attention of (n, T, width) over its T places; ``causal``: over those before and itself.
 
     Query, key, value and output are Linear layers of their own, so that a posterior can name the value.
@@ -37,14 +37,14 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         return self.out(mixed.transpose(-3, -2).flatten(-2))
 
 
-class FeedForward(nn.Sequential):  # type: ignore[misc]
+class FeedForward(nn.Sequential):  # type: ignore[misc, name-defined]
     """Linear, GELU, Linear."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
 
-class TransformerBlock(nn.Module):  # type: ignore[misc]
+class TransformerBlock(nn.Module):  # type: ignore[misc, name-defined]
     """``x + attention(norm(x))``, then ``x + feed_forward(norm(x))``."""
 
     def __init__(self, width: int, heads: int, hidden: int | None = None, causal: bool = False) -> None:
@@ -59,7 +59,7 @@ class TransformerBlock(nn.Module):  # type: ignore[misc]
         return x + self.feed_forward(self.norm_2(x))
 
 
-class PatchEmbedding(nn.Module):  # type: ignore[misc]
+class PatchEmbedding(nn.Module):  # type: ignore[misc, name-defined]
     """Images (n, channels, size, size), or flat rows of the same, to (n, 1 + patches, width).
 
     The first place is the class token; positions are learned.
@@ -84,7 +84,7 @@ class PatchEmbedding(nn.Module):  # type: ignore[misc]
         return self.join(self.project(x.reshape(-1, *self.shape))) + self.position
 
 
-class FirstPlace(nn.Module):  # type: ignore[misc]
+class FirstPlace(nn.Module):  # type: ignore[misc, name-defined]
     """(n, T, width) to (n, width): the class token."""
 
     def forward(self, x: Any) -> Any:
@@ -92,7 +92,7 @@ class FirstPlace(nn.Module):  # type: ignore[misc]
         return x[:, 0]
 
 
-class TokenEmbedding(nn.Module):  # type: ignore[misc]
+class TokenEmbedding(nn.Module):  # type: ignore[misc, name-defined]
     """Tokens (n, T) to (n, T, width): token plus learned position."""
 
     def __init__(self, vocabulary: int, places: int, width: int) -> None:
@@ -105,7 +105,7 @@ class TokenEmbedding(nn.Module):  # type: ignore[misc]
         return self.token(tokens) + self.position(torch.arange(tokens.shape[-1], device=tokens.device))
 
 
-class VisionTransformer(nn.Sequential):  # type: ignore[misc]
+class VisionTransformer(nn.Sequential):  # type: ignore[misc, name-defined]
     """Images to logits (n, classes): patches, pre-norm blocks, norm, class token, Linear.
 
     Parameters
@@ -132,7 +132,7 @@ class VisionTransformer(nn.Sequential):  # type: ignore[misc]
         super().__init__(PatchEmbedding(size, patch, channels, width), *blocks, *ends)
 
 
-class CausalTransformer(nn.Sequential):  # type: ignore[misc]
+class CausalTransformer(nn.Sequential):  # type: ignore[misc, name-defined]
     """Tokens (n, T) to logits (n, T, vocabulary) of the next token at each place.
 
     Parameters
