@@ -156,7 +156,8 @@ def unknown(scope: Scope) -> MethodError:
     inside = ", ".join(dict(scope.module.named_children())) or "none"
     kron = scope.structure == "kron"
     return MethodError(
-        f"no rule carries a {'covariance' if kron else 'variance'} through {scope.where} (children: {inside}); "
+        f"no rule carries a {'covariance' if kron else 'variance'} through {scope.where} "
+        f"(children: {inside}); "
         "write one, def rule(mean, variance, module, scope): return mean, variance, and call "
         f"assay.bayes.moment_rules.register_rule({kind}, rule{', structure=' + repr('kron') if kron else ''})"
     )
