@@ -27,9 +27,12 @@ def constant(module, value):
 def test_linear_layer_of_the_paper():
     layer = nn.Linear(2, 1).double()
     with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[0.3, 0.7]]))
+        layer.weight.copy_(torch.tensor([[0.3, 0.7]], dtype=torch.float64))
         layer.bias.zero_()
-    variances = {"weight": torch.tensor([[0.1, 0.2]]).double(), "bias": torch.tensor([0.05]).double()}
+    variances = {
+        "weight": torch.tensor([[0.1, 0.2]], dtype=torch.float64),
+        "bias": torch.tensor([0.05], dtype=torch.float64),
+    }
     mean, spread = torch.tensor([[1.0, -2.0]]).double(), torch.tensor([[0.5, 0.25]]).double()
     out, found = moments(layer, variances, mean, spread)
     assert float(out) == pytest.approx(-1.1, abs=1e-12)
@@ -194,7 +197,7 @@ def test_max_pooling_follows_the_largest():
     spread = torch.tensor([[[[0.1, 0.2], [0.3, 0.4]]]]).double()
     out, found = moments(nn.MaxPool2d(2), None, mean, spread)
     assert float(out) == 5
-    assert float(found) == 0.2
+    assert float(found) == pytest.approx(0.2)
 
 
 def test_certain_inputs_and_weights_stay_certain():
@@ -315,7 +318,7 @@ def test_an_unknown_module_before_the_first_random_weight_is_run():
 
 def test_an_unknown_module_after_it_is_refused_when_it_runs():
     net = nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1))
-    model = streamline(net, GaussianPosterior(constant(net[0], 0.1) and {"0.weight": torch.ones(3, 3)}))
+    model = streamline(net, GaussianPosterior({"0.weight": torch.ones(3, 3)}))
     with pytest.raises(MethodError, match="Softmax at '1'"):
         model.forward_latent(torch.ones(1, 3))
     with pytest.raises(MethodError, match="Softmax at '1'"):

@@ -233,7 +233,7 @@ def _first_place(mean: Any, variance: Any, module: FirstPlace, scope: Scope) -> 
 
 
 register_rule(SelfAttention, _self_attention)
-register_rule(nn.MultiheadAttention, _torch_attention)
+register_rule(nn.MultiheadAttention, _torch_attention, standalone=False)
 register_rule(TransformerBlock, _block)
 register_rule(nn.TransformerEncoderLayer, _torch_layer)
 register_rule(nn.TransformerEncoder, _torch_encoder)

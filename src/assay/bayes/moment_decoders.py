@@ -119,14 +119,14 @@ def _language_model(body: str) -> Any:
     return rule
 
 
-register_rule(f"{_GPT2}:GPT2Model", _gpt2_model)
-register_rule(f"{_GPT2}:GPT2Block", _gpt2_block)
-register_rule(f"{_GPT2}:GPT2Attention", _gpt2_attention)
+register_rule(f"{_GPT2}:GPT2Model", _gpt2_model, standalone=False)
+register_rule(f"{_GPT2}:GPT2Block", _gpt2_block, standalone=False)
+register_rule(f"{_GPT2}:GPT2Attention", _gpt2_attention, standalone=False)
 register_rule(f"{_GPT2}:GPT2MLP", _gpt2_mlp)
-register_rule(f"{_GPT2}:GPT2LMHeadModel", _language_model("transformer"))
-register_rule(f"{_LLAMA}:LlamaModel", _llama_model)
-register_rule(f"{_LLAMA}:LlamaDecoderLayer", _llama_layer)
-register_rule(f"{_LLAMA}:LlamaAttention", _llama_attention)
+register_rule(f"{_GPT2}:GPT2LMHeadModel", _language_model("transformer"), standalone=False)
+register_rule(f"{_LLAMA}:LlamaModel", _llama_model, standalone=False)
+register_rule(f"{_LLAMA}:LlamaDecoderLayer", _llama_layer, standalone=False)
+register_rule(f"{_LLAMA}:LlamaAttention", _llama_attention, standalone=False)
 register_rule(f"{_LLAMA}:LlamaMLP", _llama_mlp)
 register_rule(f"{_LLAMA}:LlamaRMSNorm", _llama_norm)
-register_rule(f"{_LLAMA}:LlamaForCausalLM", _language_model("model"))
+register_rule(f"{_LLAMA}:LlamaForCausalLM", _language_model("model"), standalone=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from assay.bayes.moment_activations import ACTIVATIONS, slope
@@ -19,6 +19,8 @@ Moments = tuple[Any, Any]
 Rule = Callable[..., Moments]
 
 _RULES: dict[str, dict[Any, Rule]] = {"diag": {}, "kron": {}}
+#: types that cannot be called with their input alone
+_DEPENDENT: set[Any] = set()
 
 
 class Scope:
@@ -35,14 +37,14 @@ class Scope:
         self._posterior = posterior
         self._children: dict[str, Scope] = {}
         self._kept: dict[str, Any] = {}
-        prefix = f"{path}." if path else ""
+        prefix, named = f"{path}." if path else "", set(posterior.names)
         self._own = {
             name: prefix + name
             for name, _ in module.named_parameters(recurse=False)
-            if prefix + name in posterior.names
+            if prefix + name in named
         }
         #: whether a parameter at or below this place is random
-        self.random = any(name.startswith(prefix) for name in posterior.names)
+        self.random = any(prefix + name in named for name, _ in module.named_parameters())
 
     def keep(self, key: str, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, made once."""
@@ -95,11 +97,17 @@ class Scope:
     def rule(self) -> Rule | None:
         """The rule of this module's type or of the nearest type that it is derived from."""
         table = _RULES[self.structure]
+        return next((table[key] for key in self._types() if key in table), None)
+
+    @property
+    def standalone(self) -> bool:
+        """Whether the module can be called with its input alone."""
+        return not any(key in _DEPENDENT for key in self._types())
+
+    def _types(self) -> Iterator[type | str]:
         for kind in type(self.module).__mro__:
-            found = table.get(kind) or table.get(f"{kind.__module__}:{kind.__qualname__}")
-            if found is not None:
-                return found
-        return None
+            yield kind
+            yield f"{kind.__module__}:{kind.__qualname__}"
 
     def refuse(self, why: str) -> MethodError:
         """An error that names this place."""
@@ -111,7 +119,9 @@ class Scope:
         return f"{type(self.module).__name__} at {self.path!r}" if self.path else type(self.module).__name__
 
 
-def register_rule(module_type: type | str, fn: Rule, *, structure: str = "diag") -> None:
+def register_rule(
+    module_type: type | str, fn: Rule, *, structure: str = "diag", standalone: bool = True
+) -> None:
     """Say how mean and variance go through a type of module (and what is derived from it).
 
     ``fn(mean, variance, module, scope) -> (mean, variance)``. ``variance`` is None where the input is
@@ -125,10 +135,14 @@ def register_rule(module_type: type | str, fn: Rule, *, structure: str = "diag")
     fn : callable
     structure : "diag" or "kron", default "diag"
         Whether ``variance`` has the shape of the mean, or is a covariance (n, d, d).
+    standalone : bool, default True
+        Whether ``module(mean)`` is its output, so that it is simply called where nothing is random yet. False
+        for modules that take more than one input or answer with an object: their rule always runs.
     """
     if structure not in _RULES:
         raise MethodError(f"structure must be 'diag' or 'kron', got {structure!r}")
     _RULES[structure][module_type] = fn
+    (_DEPENDENT.discard if standalone else _DEPENDENT.add)(module_type)
 
 
 def propagate(scope: Scope, mean: Any, variance: Any, **context: Any) -> Moments:
@@ -139,12 +153,9 @@ def propagate(scope: Scope, mean: Any, variance: Any, **context: Any) -> Moments
     MethodError
         No rule for the module's type: its path is named, and how to register one.
     """
+    if variance is None and not scope.random and scope.standalone:
+        return scope.module(mean), None
     rule = scope.rule()
-    if variance is None and not scope.random and not context:
-        out = scope.module(mean)
-        # models of transformers answer with an object; their rule knows what of it is meant
-        if rule is None or isinstance(out, torch.Tensor):
-            return out, None
     if rule is None:
         raise unknown(scope)
     return rule(mean, variance, scope.module, scope, **context)
