@@ -268,3 +268,18 @@ def test_softmax_of_the_mean_for_certain_weights(trained):
     net, X, _ = trained
     model = streamline(net, GaussianPosterior({"0.weight": torch.zeros(8, 4)}))
     np.testing.assert_allclose(model.predict_proba(X), softmax(net(torch.as_tensor(X))), atol=1e-6)
+
+
+def test_many_rows_in_pieces(trained, monkeypatch):
+    net, X, _ = trained
+    posterior = GaussianPosterior.from_diag_ggn(net, X, 1.0)
+    rows = np.concatenate([X] * 5)
+    sizes = []
+    monkeypatch.setattr("assay.bayes.streamline._PIECE", 40 * 32)  # 40 rows of the hidden layer's 8 floats
+    model = streamline(net, posterior)
+    one_pass = model._pass
+    monkeypatch.setattr(model, "_pass", lambda piece: sizes.append(len(piece)) or one_pass(piece))
+    mean, variance = model.latent(rows)
+    assert sizes == [16] + [40] * 7 + [4]
+    np.testing.assert_allclose(mean[-60:], mean[:60], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(variance[-60:], variance[:60], rtol=1e-5)

@@ -30,8 +30,17 @@ class Scope:
     ``scope.run("name", mean, variance)``. What is derived from weights is kept from call to call.
     """
 
-    def __init__(self, module: Any, posterior: GaussianPosterior, structure: str, path: str = "") -> None:
+    def __init__(
+        self,
+        module: Any,
+        posterior: GaussianPosterior,
+        structure: str,
+        path: str = "",
+        footprint: dict[str, float] | None = None,
+    ) -> None:
         self.module = module
+        #: the largest bytes of one row's variances seen at any place of the network
+        self.footprint = {"row": 0.0} if footprint is None else footprint
         self.path = path
         self.structure = structure
         self._posterior = posterior
@@ -83,7 +92,7 @@ class Scope:
         if name not in self._children:
             path = f"{self.path}.{name}" if self.path else name
             module = self.module.get_submodule(name)
-            self._children[name] = Scope(module, self._posterior, self.structure, path)
+            self._children[name] = Scope(module, self._posterior, self.structure, path, self.footprint)
         return self._children[name]
 
     def run(self, name: str, mean: Any, variance: Any, **context: Any) -> Moments:
@@ -92,7 +101,8 @@ class Scope:
 
     def free(self, module: Any) -> Scope:
         """The place of a module without weights that is no child here."""
-        return Scope(module, self._posterior, self.structure, f"{self.path}.<{type(module).__name__}>")
+        path = f"{self.path}.<{type(module).__name__}>"
+        return Scope(module, self._posterior, self.structure, path, self.footprint)
 
     def rule(self) -> Rule | None:
         """The rule of this module's type or of the nearest type that it is derived from."""
@@ -158,7 +168,10 @@ def propagate(scope: Scope, mean: Any, variance: Any, **context: Any) -> Moments
     rule = scope.rule()
     if rule is None:
         raise unknown(scope)
-    return rule(mean, variance, scope.module, scope, **context)
+    out, spread = rule(mean, variance, scope.module, scope, **context)
+    if spread is not None and len(spread):
+        scope.footprint["row"] = max(scope.footprint["row"], spread.nbytes / len(spread))
+    return out, spread
 
 
 def unknown(scope: Scope) -> MethodError:
@@ -258,14 +271,11 @@ def affine_variance(
 
 
 def _layer_norm(mean: Any, variance: Any, module: Any, scope: Scope) -> Moments:
-    dims = tuple(range(-len(module.normalized_shape), 0))
-    inverse = 1 / (mean.var(dims, correction=0, keepdim=True) + module.eps)
-
-    def normalised() -> Any:
-        return (mean - mean.mean(dims, keepdim=True)) * inverse.sqrt()
-
-    out = module(mean)
-    spread = affine_variance(normalised, variance, inverse, scope, module.weight)
+    # one pass gives the output and the statistics
+    out, centre, root = torch.native_layer_norm(
+        mean, module.normalized_shape, module.weight, module.bias, module.eps
+    )
+    spread = affine_variance(lambda: (mean - centre) * root, variance, root.square(), scope, module.weight)
     return out, None if spread is None else spread.expand_as(out)
 
 

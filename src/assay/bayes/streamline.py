@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ torch = import_torch("SUQ")
 
 _LOG_SCALES = (math.log(1e-4), math.log(1e6))
 _GRID = 41
+#: rows of the first piece, and bytes of the largest layer's variances in the others
+_FIRST_ROWS, _PIECE = 16, 2**21
 
 
 class StreamlinedModel:
@@ -64,10 +66,26 @@ class StreamlinedModel:
         """
         (given,) = inputs_of(np.asarray(x) if isinstance(x, list | tuple) else to_array(x), self._like)
         with torch.no_grad():
-            mean, variance = propagate(self._scope, given, None)
-            if variance is None:
-                shape = (*mean.shape, mean.shape[-1]) if self.structure == "kron" else mean.shape
-                variance = mean.new_zeros(shape)
+            parts = [self._pass(rows) for rows in self._pieces(given)]
+        if len(parts) == 1:
+            return parts[0]
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means), torch.cat(variances)
+
+    def _pieces(self, rows: Any) -> Iterator[Any]:
+        """Rows in pieces whose layers stay in the processor's cache; the first tells how large a row is."""
+        start = 0
+        while start < max(len(rows), 1):
+            of_row = self._scope.footprint["row"]
+            size = max(_FIRST_ROWS, int(_PIECE // of_row)) if of_row else _FIRST_ROWS
+            yield rows[start : start + size]
+            start += size
+
+    def _pass(self, rows: Any) -> tuple[Any, Any]:
+        mean, variance = propagate(self._scope, rows, None)
+        if variance is None:
+            shape = (*mean.shape, mean.shape[-1]) if self.structure == "kron" else mean.shape
+            variance = mean.new_zeros(shape)
         return mean, variance / self.scale_ if self.scale_ != 1 else variance
 
     def latent(self, x: Any) -> tuple[FloatArray, FloatArray]:
