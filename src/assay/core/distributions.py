@@ -346,7 +346,7 @@ def _positive(values: FloatArray, name: str) -> FloatArray:
 def _weights(weights: Any, shape: tuple[int, ...]) -> FloatArray:
     m, n = shape
     if weights is None:
-        return np.full(shape, 1 / m)
+        return np.broadcast_to(1 / m, shape)
     given = to_float(_to_numpy(weights), "weights")
     if given.shape not in ((m,), shape):
         raise DataError(f"weights have shape {given.shape}; give ({m},) or ({m}, {n})")
