@@ -26,7 +26,7 @@ def _inputs(net, rows):
     """(module, streamlined model, posterior, rows); variances as small as after training."""
     torch = _torch()
     from assay.bayes.posterior import GaussianPosterior
-    from assay.bayes.streamline import streamline
+    from assay.bayes.streamlined import streamline
 
     net.eval()
     generator = torch.Generator().manual_seed(1)

@@ -13,7 +13,7 @@ from assay.bayes.moment_attention import Projection, attended  # noqa: E402
 from assay.bayes.moment_decoders import product  # noqa: E402
 from assay.bayes.moment_rules import Scope  # noqa: E402
 from assay.bayes.posterior import GaussianPosterior  # noqa: E402
-from assay.bayes.streamline import streamline  # noqa: E402
+from assay.bayes.streamlined import streamline  # noqa: E402
 from assay.bayes.transformer import (  # noqa: E402
     CausalTransformer,
     SelfAttention,

@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 from assay.bayes.moment_activations import ACTIVATIONS, slope  # noqa: E402
 from assay.bayes.moment_rules import _RULES, Scope, propagate, register_rule  # noqa: E402
 from assay.bayes.posterior import GaussianPosterior, KroneckerBlock  # noqa: E402
-from assay.bayes.streamline import streamline  # noqa: E402
+from assay.bayes.streamlined import streamline  # noqa: E402
 
 
 def moments(module, variances, mean, variance=None, structure="diag", blocks=None):

@@ -16,7 +16,7 @@ from assay.bayes.latent import glm_variance, probit  # noqa: E402
 from assay.bayes.map_network import MapNetwork  # noqa: E402
 from assay.bayes.mc_laplace import MonteCarloLaplace  # noqa: E402
 from assay.bayes.posterior import GaussianPosterior  # noqa: E402
-from assay.bayes.streamline import streamline  # noqa: E402
+from assay.bayes.streamlined import streamline  # noqa: E402
 from assay.bayes.suq import StreamlinedNetwork  # noqa: E402
 from assay.networks.training import Training  # noqa: E402
 
@@ -275,7 +275,7 @@ def test_many_rows_in_pieces(trained, monkeypatch):
     posterior = GaussianPosterior.from_diag_ggn(net, X, 1.0)
     rows = np.concatenate([X] * 5)
     sizes = []
-    monkeypatch.setattr("assay.bayes.streamline._PIECE", 40 * 32)  # 40 rows of the hidden layer's 8 floats
+    monkeypatch.setattr("assay.bayes.streamlined._PIECE", 40 * 32)  # 40 rows of the hidden layer's 8 floats
     model = streamline(net, posterior)
     one_pass = model._pass
     monkeypatch.setattr(model, "_pass", lambda piece: sizes.append(len(piece)) or one_pass(piece))

@@ -11,7 +11,7 @@ from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
 from assay.bayes.latent import probit
 from assay.bayes.posterior import GaussianPosterior
-from assay.bayes.streamline import StreamlinedModel, streamline
+from assay.bayes.streamlined import StreamlinedModel, streamline
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.networks.training import Training
@@ -24,7 +24,7 @@ class StreamlinedNetwork(LaplaceNetwork):
     Kronecker factors) is carried through the layers: linear layers by their exact moments with
     independent inputs, activations linear at the mean. Latent variances are divided by a scale fitted on
     the validation rows. Classes: ``softmax(m / sqrt(1 + pi/8 v))``; numbers: ``N(m, v + noise^2)``. Uses
-    torch. For a network that is trained already see :func:`~assay.bayes.streamline.streamline`.
+    torch. For a network that is trained already see :func:`~assay.bayes.streamlined.streamline`.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from assay.bayes.curvature import diag_ggn
 from assay.bayes.latent import glm_variance, latent_nlpd, sampled_outputs
 from assay.bayes.posterior import posterior_of
-from assay.bayes.streamline import streamline
+from assay.bayes.streamlined import streamline
 from assay.core.checks import FloatArray
 from assay.core.distributions import MixtureDistribution
 from assay.core.overlap import draws_own_splits
