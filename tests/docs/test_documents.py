@@ -52,7 +52,10 @@ _PYTHON = [
     pytest.param(path, i, id=f"{path.name}-{i}")
     for path in (
         ROOT / "README.md",
-        *(ROOT / "docs" / name for name in ("start.md", "production.md", "tasks/predictive.md")),
+        *(
+            ROOT / "docs" / name
+            for name in ("start.md", "production.md", "streamline.md", "tasks/predictive.md")
+        ),
     )
     for i in range(len(blocks(path, "python")))
 ]

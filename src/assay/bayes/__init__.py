@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 #: public names that are no methods and have no card
-_PARTS: tuple[str, ...] = ()
+_PARTS: tuple[str, ...] = (
+    "assay.bayes.streamlined:streamline",
+    "assay.bayes.streamlined:StreamlinedModel",
+    "assay.bayes.posterior:GaussianPosterior",
+    "assay.bayes.moment_rules:register_rule",
+    "assay.bayes.transformer:VisionTransformer",
+    "assay.bayes.transformer:CausalTransformer",
+)
 
 
 def _exports() -> dict[str, str]:
