@@ -366,7 +366,7 @@ def test_table_ends_at_the_limit():
 
 def test_one_member_is_refused():
     proba, y = made_up(1)
-    with pytest.raises(DataError, match="1 member: .* at least 2"):
+    with pytest.raises(DataError, match=r"1 member: .* at least 2"):
         EnsembleForecast().fit(proba, y)
     late = EnsembleForecast().partial_fit(proba[0], y)
     with pytest.raises(DataError, match="1 member"):

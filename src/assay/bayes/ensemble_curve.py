@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ def exact_curve(moments: GroupMoments, n_bootstrap: int, rng: np.random.Generato
 def inverse_size_curve(
     moments: GroupMoments,
     loss: Loss,
-    truth: NDArray[np.generic],
+    truth: NDArray[Any],
     single_rows: FloatArray,
     single_groups: FloatArray,
     n_bootstrap: int,

@@ -61,14 +61,15 @@ def distributional_equivalence(member_proba: Iterable[Any], y: Any, *, classes: 
     if len(columns) < 2:
         raise DataError(f"{len(columns)} members cannot be compared; give at least 2")
     ordered = [np.sort(column) for column in columns]
-    rows = []
+    pairs = []
     for i in range(len(columns)):
         for j in range(i + 1, len(columns)):
             ks = ks_statistic(ordered[i], ordered[j])
             apart = float(np.abs(columns[i] - columns[j]).mean())
-            rows.append((i, j, ks, apart, accuracies[i], accuracies[j], ks > FLAG))
+            pairs.append((i, j, ks, apart, accuracies[i], accuracies[j], ks > FLAG))
     names = ["first", "second", "ks", "disagreement", "accuracy_first", "accuracy_second", "flagged"]
-    table = pd.DataFrame(rows, columns=names).sort_values("ks", ascending=False, ignore_index=True)
+    table = pd.DataFrame(pairs, columns=names)
+    table = table.sort_values("ks", ascending=False, ignore_index=True)
     table.attrs["largest_ks"] = float(table["ks"].max())
     table.attrs["accuracy_spread"] = max(accuracies) - min(accuracies)
     return table

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,19 +18,17 @@ from assay.bayes.ensemble_curve import (
     jackknife_variance,
     majority_law,
 )
-from assay.bayes.ensemble_losses import CLIP, LOSSES, Loss, harden
+from assay.bayes.ensemble_losses import LOSSES, Loss
 from assay.bayes.ensemble_members import MemberReader
-from assay.bayes.ensemble_moments import GroupMoments
+from assay.bayes.ensemble_stream import MemberStream
 from assay.core.checks import FloatArray
-from assay.core.errors import AssayWarning, DataError, MethodError
+from assay.core.errors import DataError, MethodError
 from assay.core.seeds import derive_seed, seed_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _METHODS = ("exact", "inverse_m", "collapse")
-#: members that differ by more standard errors than this were not made by one recipe
-_HOMOGENEOUS = 5.0
 #: sizes that are tried for a law that has no inverse
 _SEARCH = 1000
 
@@ -104,6 +100,9 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
     Equivalence. ICLR 2025. The estimators here follow from the independence of members.
     """
 
+    _stream: MemberStream | None
+    _curve: Curve | None
+
     def __init__(
         self,
         loss: str = "brier",
@@ -161,7 +160,7 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         ``y`` is needed with the first one. ``classes`` are the labels of this member's columns. A
         forecast can be asked for after the second.
         """
-        stream: _Stream | None = getattr(self, "_stream", None)
+        stream = getattr(self, "_stream", None)
         if stream is None:
             if y is None:
                 raise DataError("the first member needs y, the labels of its rows")
@@ -188,7 +187,7 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         curve, flat = self._fitted(), sizes.reshape(-1)
         mean = self._law(curve.theta[None], flat)[0]
         rows = self._law(curve.resampled, flat).var(axis=0, ddof=1)
-        freedom: Any = float(self._stream.reader.n_rows - 1)
+        freedom: Any = float(self._seen().reader.n_rows - 1)
         spread = rows
         if len(curve.left_out):
             members = jackknife_variance(mean, self._law(curve.left_out, flat), curve.shares)
@@ -200,8 +199,8 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         half = t.ppf((1 + self.confidence) / 2, freedom) * np.sqrt(spread)
         found = (mean, mean - half, mean + half)
         if sizes.ndim == 0:
-            return tuple(float(part[0]) for part in found)  # type: ignore[return-value]
-        return cast(Any, tuple(part.reshape(sizes.shape) for part in found))
+            return float(found[0][0]), float(found[1][0]), float(found[2][0])
+        return found[0].reshape(sizes.shape), found[1].reshape(sizes.shape), found[2].reshape(sizes.shape)
 
     def jensen_gap(self, M: Any) -> Any:
         """What averaging M members gains over one of them: L(1) - L(M), V (1 - 1 / M) for squared losses."""
@@ -220,7 +219,7 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         The majority law is tried up to 1,000 members.
         """
         theta = self._fitted().theta
-        asymptote, variance = theta
+        asymptote, variance = (float(value) for value in theta)
         if self.loss == "error" and self.method == "collapse":
             for size in range(1, _SEARCH + 1):
                 if majority_law(theta[None], np.array([float(size)]))[0, 0] <= target:
@@ -286,12 +285,13 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
     def _law(self) -> Callable[[FloatArray, FloatArray], FloatArray]:
         return majority_law if self.loss == "error" and self.method == "collapse" else inverse_law
 
-    def _seen(self) -> _Stream:
-        if getattr(self, "_stream", None) is None:
+    def _seen(self) -> MemberStream:
+        stream = getattr(self, "_stream", None)
+        if stream is None:
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("this forecast has seen no members; call fit or partial_fit first")
-        return self._stream
+        return cast(MemberStream, stream)
 
     def _fitted(self) -> Curve:
         stream = self._seen()
@@ -299,9 +299,9 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
             self._curve = self._estimate(stream)
         return self._curve
 
-    def _open(self, y: Any) -> _Stream:
+    def _open(self, y: Any) -> MemberStream:
         loss = self._check()
-        return _Stream(MemberReader(y, numbers=loss.name == "squared"), loss, self.method, self.n_groups)
+        return MemberStream(MemberReader(y, numbers=loss.name == "squared"), loss, self.method, self.n_groups)
 
     def _check(self) -> Loss:
         if self.loss not in LOSSES:
@@ -324,7 +324,7 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
             raise MethodError(f"confidence must lie between 0 and 1, got {self.confidence!r}")
         return LOSSES["brier_target"] if (self.loss, self.method) == ("error", "collapse") else loss
 
-    def _estimate(self, stream: _Stream) -> Curve:
+    def _estimate(self, stream: MemberStream) -> Curve:
         stream.refuse(self.loss, self.method, self.force)
         seed = derive_seed("ensemble forecast", seed_of(self.random_state))
         rng = np.random.default_rng(seed)
@@ -336,109 +336,8 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
             )
         else:
             curve = exact_curve(stream.moments, self.n_bootstrap, rng)
-        stream.warn(curve)
+        stream.warn(float(curve.theta[1]))
         return curve
-
-
-@dataclass
-class _Stream:
-    """What is kept of the members that went by."""
-
-    reader: MemberReader
-    loss: Loss
-    method: str
-    n_groups: int
-    scores: list[float] = field(default_factory=list)
-    score_errors: list[float] = field(default_factory=list)
-    n_clipped: int = 0
-
-    @property
-    def n_members(self) -> int:
-        return len(self.scores)
-
-    def check(self, member: Any, labels: Any) -> None:
-        """Raise whatever :meth:`add` would, before anything is changed."""
-        for _ in self.reader.read(member, labels, self.n_members).blocks():
-            pass
-
-    def add(self, member: Any, labels: Any) -> None:
-        """Take the predictions of one member."""
-        read = self.reader.read(member, labels, self.n_members)
-        if self.n_members == 0:
-            self.moments = GroupMoments(self.reader.n_rows, self.loss.width(read.n_columns), self.n_groups)
-            self.single_rows = np.zeros(self.reader.n_rows)
-            self.single_groups = np.zeros(self.n_groups)
-        group = self.moments.open()
-        total = squares = 0.0
-        for rows, block in read.blocks():
-            truth = self.reader.truth[rows]
-            score = self._score(block, truth)
-            total += float(score.sum())
-            squares += float(score @ score)
-            values = self.loss.values(harden(block) if self.method == "collapse" else block, truth)
-            self.moments.add(group, rows, values)
-            if self.method == "inverse_m":
-                single = self.loss.of_mean(values, truth)
-                self.single_rows[rows] += single
-                self.single_groups[group] += single.sum()
-            if self.loss.name == "nll":
-                self.n_clipped += int((values < CLIP).sum())
-        n = self.reader.n_rows
-        self.scores.append(total / n)
-        variance = squares / n - (total / n) ** 2
-        if not self.reader.numbers:
-            # of few rows all may be right: one more hit and one more miss keep that from being certain
-            accuracy = (total + 1) / (n + 2)
-            variance = accuracy * (1 - accuracy)
-        self.score_errors.append(math.sqrt(max(variance, 0.0) / n))
-
-    def _score(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
-        if self.reader.numbers:
-            return np.asarray(((block - truth) ** 2).sum(axis=1))
-        return np.asarray(block.argmax(axis=1) == truth, dtype=np.float64)
-
-    def refuse(self, loss: str, method: str, force: bool) -> None:
-        if self.n_members < 2:
-            raise DataError(
-                f"{self.n_members} member{'s' * (self.n_members != 1)}: how much members differ takes at least "
-                "2, trained alike with different seeds; give an array (m, n, K) or an iterable of (n, K)"
-            )
-        if (loss, method) == ("error", "collapse") and len(self.reader.classes) != 2:
-            raise DataError(
-                f"the majority law is for 2 classes, these are {len(self.reader.classes)}; use method='inverse_m'"
-            )
-        high, low = int(np.argmax(self.scores)), int(np.argmin(self.scores))
-        gap = self.scores[high] - self.scores[low]
-        error = math.hypot(self.score_errors[high], self.score_errors[low])
-        if gap > _HOMOGENEOUS * error and not force:
-            what = "mean squared errors" if self.reader.numbers else "accuracies"
-            raise DataError(
-                f"{what} of members {low} and {high} are {self.scores[low]:.4g} and {self.scores[high]:.4g}, "
-                f"more than {_HOMOGENEOUS:g} standard errors ({error:.2g}) apart: a forecast is of members of "
-                "one recipe that differ by their seed alone; leave out the others, or give force=True"
-            )
-
-    def warn(self, curve: Curve) -> None:
-        said = []
-        right = 0.0 if self.reader.numbers else 1.0
-        if all(score == right for score in self.scores):
-            said.append("every member is right on every row: are these the rows that they were trained on?")
-        elif self.loss.name != "error" and abs(curve.theta[1]) < 1e-14:
-            said.append(
-                "all members predict the same, so more of them gain nothing: were their seeds the same?"
-            )
-        if self.n_clipped:
-            said.append(
-                f"{self.n_clipped} of {self.n_members * self.reader.n_rows} probabilities of the true class "
-                f"were below {CLIP:g} and are raised to it; their logarithms decide the forecast"
-            )
-        if self.n_members == 2:
-            said.append(
-                "with 2 members the interval covers the chance of the rows alone, not that of the members; "
-                "3 or more allow for both"
-            )
-        for text in said:
-            warnings.warn(text, AssayWarning, stacklevel=4)
 
 
 def _is_nested(classes: Any) -> bool:

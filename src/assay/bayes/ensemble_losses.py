@@ -1,8 +1,9 @@
-"""Losses of an ensemble's mean prediction, as the forecast needs them: values to average and a loss of their mean."""
+"""Losses of an ensemble's mean prediction: the values to average, and the loss of their mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,6 @@ from assay.core.checks import FloatArray
 
 #: probabilities below this are raised to it in the negative log-likelihood
 CLIP = 1e-12
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,13 @@ class Loss:
         """Values a row, of that many columns of a member."""
         return n_columns
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
         """(r, q) values of (r, K) predictions; the array may be the input, changed."""
         raise NotImplementedError
 
-    def of_mean(self, mean: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def of_mean(self, mean: FloatArray, truth: NDArray[Any]) -> FloatArray:
         """(r,) losses of mean values."""
-        return np.einsum("ij,ij->i", mean, mean)
+        return np.asarray(np.einsum("ij,ij->i", mean, mean))
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Brier(Loss):
     name: str = "brier"
     squared: bool = True
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
-        block[np.arange(len(block)), truth] -= 1  # type: ignore[index]
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
+        block[np.arange(len(block)), truth] -= 1
         return block
 
 
@@ -61,7 +60,7 @@ class TargetBrier(Loss):
     def width(self, n_columns: int) -> int:
         return 1
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return _true(block, truth) - 1
 
 
@@ -75,10 +74,10 @@ class NegativeLogLikelihood(Loss):
     def width(self, n_columns: int) -> int:
         return 1
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return _true(block, truth)
 
-    def of_mean(self, mean: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def of_mean(self, mean: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return np.asarray(-np.log(np.maximum(mean[:, 0], CLIP)))
 
 
@@ -89,10 +88,10 @@ class ErrorRate(Loss):
     name: str = "error"
     squared: bool = False
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return block
 
-    def of_mean(self, mean: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def of_mean(self, mean: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return np.asarray(mean.argmax(axis=1) != truth, dtype=np.float64)
 
 
@@ -103,7 +102,7 @@ class SquaredError(Loss):
     name: str = "squared"
     squared: bool = True
 
-    def values(self, block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
+    def values(self, block: FloatArray, truth: NDArray[Any]) -> FloatArray:
         return np.asarray(block - truth)
 
 
@@ -119,5 +118,5 @@ def harden(block: FloatArray) -> FloatArray:
     return out
 
 
-def _true(block: FloatArray, truth: NDArray[np.generic]) -> FloatArray:
-    return np.asarray(block[np.arange(len(block)), truth][:, None])  # type: ignore[index]
+def _true(block: FloatArray, truth: NDArray[Any]) -> FloatArray:
+    return np.asarray(block[np.arange(len(block)), truth][:, None])

@@ -116,8 +116,8 @@ def column_order(labels: Any, classes: NDArray[Any], name: str) -> NDArray[np.in
         return None
     if sorted(map(repr, given.tolist())) != sorted(map(repr, classes.tolist())):
         raise DataError(
-            f"{name} has the classes {given.tolist()}, the members before have {classes.tolist()}; members of an "
-            "ensemble know the same classes: give a column of zeros for one that a member never saw"
+            f"{name} has the classes {given.tolist()}, the members before have {classes.tolist()}; members "
+            "of an ensemble know the same classes: give a column of zeros for one that a member never saw"
         )
     return known_labels(classes, given, f"the classes of {name}")
 
