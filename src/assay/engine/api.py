@@ -147,6 +147,9 @@ def compare(
             table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
             task_name, why = choose_task(table, task, options=options)
         the_task = load_task(task_name, options)
+        if decided := the_task.decided(table):
+            options |= decided
+            the_task = load_task(task_name, options)
         check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         _check_seeds(chosen_seeds, the_task)

@@ -73,7 +73,7 @@ class Task(ABC):
     name: ClassVar[str]
     #: the method to which others are compared, by card id
     reference: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
+    metrics: tuple[Metric, ...]
     #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
     size_metric: ClassVar[str]
     coverage_metric: ClassVar[str]
@@ -124,6 +124,10 @@ class Task(ABC):
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""
         return self
+
+    def decided(self, table: Table) -> Mapping[str, Any]:
+        """Options that were not asked for and that the table decides."""
+        return {}
 
     def notes(self, table: Table) -> tuple[str, ...]:
         """What the user should know of how the table is used, a line each."""

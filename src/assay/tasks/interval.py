@@ -33,7 +33,7 @@ class IntervalTask(Task):
     reference: ClassVar[str] = "split"
     size_metric: ClassVar[str] = "mean_width"
     coverage_metric: ClassVar[str] = "coverage"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of test rows whose target lies in the interval."
         ),

@@ -47,7 +47,7 @@ class OnlineTask(Task):
     max_seeds: ClassVar[int | None] = STRETCHES
     over_time: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("horizon", "forecast")
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of the steps whose target is in its interval."
         ),

@@ -48,7 +48,7 @@ class RegionTask(Task):
     size_metric: ClassVar[str] = "median_volume"
     coverage_metric: ClassVar[str] = "coverage"
     several_targets: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of test rows whose targets lie in the region."
         ),
