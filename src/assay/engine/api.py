@@ -232,6 +232,7 @@ def choose_methods(asked: Sequence[Any] | None, task: Task, table: Table) -> tup
     if asked is None:
         cards = [card for card in all_cards().values() if card.task == task.name and card.in_menu]
         cards = [card for card in cards if not card.needs_groups or table.group is not None]
+        cards = [card for card in cards if _of_kind(card, task)]
         cards.sort(key=lambda card: card.id != task.reference)
         specs = [_of_card(card, task, table, by_name=False) for card in cards]
     else:
@@ -276,6 +277,8 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
         skip = f"needs: {install_line(card)}"
     elif card.needs_groups and table.group is None:
         skip = "it works on groups of rows: name their column as group (--group COLUMN)"
+    elif not _of_kind(card, task):
+        skip = f"it is for {card.only_for} only"
     elif task.bare and (lack := task.accepts(card.load())) is not None:
         skip = lack
     elif card.max_rows is not None and training_rows > card.max_rows and not by_name:
@@ -284,6 +287,11 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
             f"run unasked; name it to run it (methods: {card.id})"
         )
     return MethodSpec(name=card.id, target=card.cls, params=dict(card.defaults), card=card.id, skip=skip)
+
+
+def _of_kind(card: Card, task: Task) -> bool:
+    """Whether the method can take the kind of target, where the task has several kinds."""
+    return card.only_for in ("", getattr(task, "likelihood", card.only_for))
 
 
 def _with_distinct_names(specs: Sequence[MethodSpec]) -> Iterator[MethodSpec]:
