@@ -339,6 +339,14 @@ def test_common_shifts_of_members_widen_the_interval():
     assert high_two - low_two < 1e-3
 
 
+def test_the_gain_is_surer_than_the_loss():
+    found = EnsembleForecast(random_state=0).fit(*made_up(5, n=500))
+    mean, low, high = found.gain([1, 10])
+    assert (mean[0], low[0], high[0]) == (0, 0, 0)
+    assert mean[1] == pytest.approx(found.predict(1)[0] - found.predict(10)[0])
+    assert high[1] - low[1] < 0.5 * (found.predict(10)[2] - found.predict(10)[1])
+
+
 def test_two_members_say_what_their_interval_covers():
     proba, y = made_up(3)
     with pytest.warns(AssayWarning, match="rows alone"):

@@ -184,13 +184,26 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         mean, low, high : floats, or arrays of the shape of M
         """
         sizes = _sizes(M)
+        return self._interval(self._law, sizes)
+
+    def gain(self, M: Any) -> tuple[Any, Any, Any]:
+        """What averaging M members gains over one of them, and its interval, like :meth:`predict`.
+
+        How hard the rows are cancels in the difference: this interval is much shorter than that of the loss.
+        """
+        ones = np.ones(1)
+        return self._interval(lambda theta, flat: self._law(theta, ones) - self._law(theta, flat), _sizes(M))
+
+    def _interval(
+        self, law: Callable[[FloatArray, FloatArray], FloatArray], sizes: FloatArray
+    ) -> tuple[Any, Any, Any]:
         curve, flat = self._fitted(), sizes.reshape(-1)
-        mean = self._law(curve.theta[None], flat)[0]
-        rows = self._law(curve.resampled, flat).var(axis=0, ddof=1)
+        mean = law(curve.theta[None], flat)[0]
+        rows = law(curve.resampled, flat).var(axis=0, ddof=1)
         freedom: Any = float(self._seen().reader.n_rows - 1)
         spread = rows
         if len(curve.left_out):
-            members = jackknife_variance(mean, self._law(curve.left_out, flat), curve.shares)
+            members = jackknife_variance(mean, law(curve.left_out, flat), curve.shares)
             spread = rows + members
             parts = rows**2 / freedom + members**2 / (len(curve.left_out) - 1)
             freedom = np.where(parts > 0, spread**2 / np.where(parts > 0, parts, 1), freedom)
@@ -203,11 +216,8 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         return found[0].reshape(sizes.shape), found[1].reshape(sizes.shape), found[2].reshape(sizes.shape)
 
     def jensen_gap(self, M: Any) -> Any:
-        """What averaging M members gains over one of them: L(1) - L(M), V (1 - 1 / M) for squared losses."""
-        sizes = _sizes(M)
-        single = self._law(self._fitted().theta[None], np.ones(1))[0, 0]
-        gap = single - self._law(self._fitted().theta[None], sizes.reshape(-1))[0].reshape(sizes.shape)
-        return float(gap) if sizes.ndim == 0 else gap
+        """L(1) - L(M) without its interval: V (1 - 1 / M) for squared losses."""
+        return self.gain(M)[0]
 
     def marginal_gain(self, M: Any) -> Any:
         """What member M + 1 will gain: L(M) - L(M + 1), V / (M (M + 1)) for squared losses."""
@@ -233,13 +243,16 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
         return max(1, math.ceil(variance / (target - asymptote) * (1 - 1e-12) - 1e-9))
 
     def table(self, sizes: Iterable[int] = (1, 2, 3, 5, 10, 20, 50, 100)) -> pd.DataFrame:
-        """Columns members, loss, low, high and gain (over one member); the last row is the limit."""
+        """Columns members, loss, low, high, and gain over one member, gain_low, gain_high.
+
+        The last row is the limit.
+        """
         import pandas as pd
 
         members = np.array([*sizes, np.inf])
-        mean, low, high = self.predict(members)
-        gain = self.jensen_gap(members)
-        return pd.DataFrame({"members": members, "loss": mean, "low": low, "high": high, "gain": gain})
+        columns = zip(("loss", "low", "high"), self.predict(members), strict=True)
+        gains = zip(("gain", "gain_low", "gain_high"), self.gain(members), strict=True)
+        return pd.DataFrame({"members": members, **dict(columns), **dict(gains)})
 
     @property
     def asymptote_(self) -> float:
