@@ -50,7 +50,7 @@ def test_the_documents_show_every_command():
 
 _PYTHON = [
     pytest.param(path, i, id=f"{path.name}-{i}")
-    for path in (ROOT / "README.md", ROOT / "docs" / "start.md")
+    for path in (ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "docs" / "tasks" / "predictive.md")
     for i in range(len(blocks(path, "python")))
 ]
 

@@ -25,7 +25,7 @@ from assay.core.distributions import (
     NumericDistribution,
     PredictiveDistribution,
 )
-from assay.core.errors import MethodError
+from assay.core.errors import DataError, MethodError
 from assay.core.probabilities import check_labels, softmax
 from assay.core.seeds import row_keys, seed_of
 from assay.core.state import all_or_nothing
@@ -123,6 +123,21 @@ class PredictiveEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def log_prob(self, X: Any, y: Any) -> FloatArray:
         """(n,) log densities or log probabilities of targets y (n,)."""
         return self.predict_dist(X).log_prob(y)
+
+    @available_if(_regresses)  # type: ignore[untyped-decorator]
+    def log_prob_samples(self, X: Any, Y: Any) -> FloatArray:
+        """(n, m) log densities of m targets a row, Y of shape (n, m) or (n, m, 1): one pass of the model."""
+        dist = self._numeric(self.predict_dist(X))
+        values = np.asarray(Y, dtype=np.float64)
+        shape = values.shape
+        if values.ndim == 3 and shape[2] == 1:
+            values = values[:, :, 0]
+        if values.ndim != 2 or len(values) != len(dist):
+            raise DataError(f"Y has shape {shape}, expected ({len(dist)}, m)")
+        out = np.empty(values.shape)
+        for j in range(values.shape[1]):
+            out[:, j] = dist.log_prob(values[:, j])
+        return out
 
     def score(self, X: Any, y: Any) -> float:
         """Mean log density or log probability of targets y: larger is better."""

@@ -76,6 +76,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN",
     help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
+@click.option(
+    "--shifted",
+    metavar="FILE",
+    help="Rows on which methods should be less sure, or 'permute': shuffled test rows; for predictive.",
+)
 @click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
@@ -113,6 +118,7 @@ def compare(
     group: str | None,
     horizon: int,
     forecast: str | None,
+    shifted: str | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -173,6 +179,7 @@ def compare(
                     group=group,
                     horizon=horizon,
                     forecast=forecast,
+                    shifted=shifted,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -20,6 +20,7 @@ from assay.core.errors import MethodError, TaskError
 from assay.core.levels import parse_alpha
 from assay.data.probabilities import as_probability_table
 from assay.data.read import as_table
+from assay.data.shifted import with_shifted
 from assay.data.table import Table
 from assay.engine.bench import load_model, load_task
 from assay.engine.comparison import Comparison
@@ -58,6 +59,7 @@ def compare(
     horizon: int = 1,
     forecast: str | None = None,
     proba: bool = False,
+    shifted: Any = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -114,6 +116,10 @@ def compare(
         ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
         with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
         is trained; half of the rows calibrates the label-set methods and half tests them.
+    shifted : path, DataFrame or "permute", optional
+        Only with the task "predictive": rows with the features of ``data`` on which a method should be less
+        sure, or the test rows with each feature shuffled by itself; how well each method tells them from
+        the test rows is measured.
     command : str
         The command line, kept with the run.
 
@@ -134,6 +140,8 @@ def compare(
     with importable_from_here(methods, model):
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         options |= {"forecast": forecast} if forecast is not None else {}
+        if shifted is not None:
+            options["shifted"] = "a table" if isinstance(shifted, pd.DataFrame) else str(shifted)
         if proba:
             given = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
             _check_bare(given | options)
@@ -146,6 +154,8 @@ def compare(
             series = task == "online"
             table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
             task_name, why = choose_task(table, task, options=options)
+            if shifted is not None and options["shifted"] != "permute":
+                table = with_shifted(table, shifted)
         the_task = load_task(task_name, options)
         if decided := the_task.decided(table):
             options |= decided

@@ -56,6 +56,8 @@ class Split:
     groups_train: NDArray[Any] | None = None
     groups_calib: NDArray[Any] | None = None
     groups_test: NDArray[Any] | None = None
+    #: rows from elsewhere, prepared like the test rows
+    X_shifted: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,12 @@ class Task(ABC):
     #: the method to which others are compared, by card id
     reference: ClassVar[str]
     metrics: tuple[Metric, ...]
-    #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
+    #: metric of size (the recommended method is the smallest of the valid ones)
     size_metric: ClassVar[str]
-    coverage_metric: ClassVar[str]
+    #: None: no level is promised, and the recommended method is the one of least size metric, a score
+    coverage_metric: ClassVar[str | None]
+    #: further metrics that the short table shows
+    columns: tuple[str, ...] = ()
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False

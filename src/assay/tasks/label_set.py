@@ -40,7 +40,7 @@ class LabelSetTask(Task):
     name: ClassVar[str] = "label-set"
     reference: ClassVar[str] = "lac"
     size_metric: ClassVar[str] = "mean_size"
-    coverage_metric: ClassVar[str] = "coverage"
+    coverage_metric: ClassVar[str | None] = "coverage"
     by_group: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("proba",)
     metrics: tuple[Metric, ...] = (

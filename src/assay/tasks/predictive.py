@@ -8,12 +8,14 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.distributions import CategoricalDistribution, NumericDistribution, PredictiveDistribution
 from assay.core.errors import MethodError, TaskError
 from assay.core.scoring import CRPS_DRAWS, brier, crps, crps_is_exact
+from assay.core.seeds import derive_seed
 from assay.data.table import Table
 from assay.tasks import calibration, measures, running
 from assay.tasks.base import Metric, Outcome, Split, Task
@@ -31,9 +33,11 @@ TIMED_ROWS, TIMED_CALLS, TIMED_SECONDS = 256, 15, 1.0
 _MAX_EXAMPLES = 150
 _SHOWN_CLASSES = 3
 _SHARPNESS_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+#: the shifted rows are test rows whose features are shuffled, each by itself
+PERMUTE = "permute"
 LIKELIHOODS = ("classification", "regression")
 
-_NLPD = "Negative log predictive density of the test rows, mean. "
+_NLPD = "negative log predictive density of the test rows, mean. "
 _COVERAGE = Metric(
     "coverage",
     "coverage",
@@ -44,7 +48,7 @@ _COVERAGE = Metric(
 _COST = (
     Metric(
         "predict_ms_per_row",
-        "predict, a row",
+        "ms a row",
         "ms",
         "lower",
         f"Milliseconds a row to predict up to {TIMED_ROWS} test rows in one call: median of up to "
@@ -66,48 +70,58 @@ _CLASSES = (
         "NLPD",
         "nats",
         "lower",
-        f"{_NLPD}A probability under {PROBABILITY_FLOOR:g} counts as that.",
+        f"Labels: {_NLPD}A probability under {PROBABILITY_FLOOR:g} counts as that.",
     ),
     Metric(
-        "brier", "Brier score", "", "lower", "Squared distance of the probabilities from the truth, mean."
+        "brier",
+        "Brier score",
+        "",
+        "lower",
+        "Labels: squared distance of the probabilities from the truth, mean.",
     ),
-    Metric("accuracy", "accuracy", "share", "higher", "Share of test rows whose likeliest label is right."),
+    Metric(
+        "accuracy",
+        "accuracy",
+        "share",
+        "higher",
+        "Labels: share of test rows whose likeliest label is right.",
+    ),
     Metric(
         "calibration_error",
         "calibration error",
         "share",
         "lower",
-        f"Mean distance of accuracy from the largest probability in {calibration.BINS} bins of equal mass; "
-        "with few rows a bin it is above zero for a calibrated method too, as chance adds to it.",
+        f"Labels: mean distance of accuracy from the largest probability in {calibration.BINS} bins of equal "
+        "mass; with few rows a bin it is above zero for a calibrated method too, as chance adds to it.",
     ),
-    Metric("sharpness", "mean entropy", "nats", "info", "Mean entropy of the probabilities."),
+    Metric("sharpness", "mean entropy", "nats", "info", "Labels: mean entropy of the probabilities."),
 )
 _NUMBERS = (
     Metric(
         "nlpd",
         "NLPD",
-        "nats",
+        "nats of density",
         "lower",
-        f"{_NLPD}A density under {DENSITY_FLOOR:g} counts as that.",
+        f"Numbers: {_NLPD}A density under {DENSITY_FLOOR:g} counts as that.",
     ),
     Metric(
         "crps",
         "CRPS",
         "target",
         "lower",
-        "Continuous ranked probability score, mean: exact for Gaussians and mixtures of them, else estimated "
-        f"from {CRPS_DRAWS} draws.",
+        "Numbers: continuous ranked probability score, mean: exact for Gaussians and mixtures of them, else "
+        f"estimated from {CRPS_DRAWS} draws.",
     ),
-    Metric("rmse", "RMSE", "target", "lower", "Root mean squared error of the predicted mean."),
+    Metric("rmse", "RMSE", "target", "lower", "Numbers: root mean squared error of the predicted mean."),
     Metric(
         "calibration_error",
         "calibration error",
         "share",
         "lower",
-        "Mean distance of the share of targets under the predicted quantile from its level, over the levels "
-        "0.05 to 0.95; chance alone makes it larger than zero.",
+        "Numbers: mean distance of the share of targets under the predicted quantile from its level, over the "
+        "levels 0.05 to 0.95; chance alone makes it larger than zero.",
     ),
-    Metric("sharpness", "mean sd", "target", "info", "Mean predictive standard deviation."),
+    Metric("sharpness", "mean sd", "target", "info", "Numbers: mean predictive standard deviation."),
 )
 
 
@@ -122,21 +136,29 @@ class PredictiveTask(Task):
     ----------
     likelihood : "classification" or "regression", optional
         What the target is; decided from its values by a comparison.
+    shifted : str, optional
+        Rows on which a method should be less sure than on the test rows: "permute" for the test rows with
+        each feature shuffled by itself among them, or what to call those that the table holds.
     """
 
     name: ClassVar[str] = "predictive"
     reference: ClassVar[str] = "map-network"
     size_metric: ClassVar[str] = "nlpd"
-    coverage_metric: ClassVar[str] = "coverage"
-    options: ClassVar[tuple[str, ...]] = ("likelihood",)
-    metrics = (*_CLASSES, _COVERAGE, *_COST)
+    coverage_metric: ClassVar[str | None] = None
+    options: ClassVar[tuple[str, ...]] = ("likelihood", "shifted")
 
-    def __init__(self, likelihood: str | None = None) -> None:
+    def __init__(self, likelihood: str | None = None, shifted: str | None = None) -> None:
         if likelihood not in (None, *LIKELIHOODS):
             raise TaskError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, got {likelihood!r}")
         self.likelihood = likelihood
         of_kind = _NUMBERS if likelihood == "regression" else _CLASSES
-        self.metrics = (*of_kind, _COVERAGE, *_COST)
+        self.shifted = shifted
+        ood = (_OOD,) if shifted is not None else ()
+        self.metrics = (*of_kind, _COVERAGE, *ood, *_COST)
+        if likelihood is None:  # not decided: all that there may be
+            self.metrics = (*_CLASSES, *_NUMBERS, _COVERAGE, _OOD, *_COST)
+        names = (of_kind[2].name, "calibration_error", *(metric.name for metric in ood))
+        self.columns = (*names, "predict_ms_per_row")
 
     def decided(self, table: Table) -> Mapping[str, Any]:
         """The likelihood: labels or numbers, from the target's values unless it was asked for."""
@@ -166,11 +188,24 @@ class PredictiveTask(Task):
         takes ``X_calib`` gets it so.
         """
         if not self._classifies(table):
-            y = table.y.to_numpy(dtype=np.float64)
-            return make_split(table, y, random_parts(len(table), seed), seed, None)
-        labels = as_labels(table)
-        classes, encoded = np.unique(labels, return_inverse=True)
-        return make_split(table, labels, stratified_parts(encoded, seed), seed, classes)
+            y, classes = table.y.to_numpy(dtype=np.float64), None
+            parts = random_parts(len(table), seed)
+        else:
+            y = as_labels(table)
+            classes, encoded = np.unique(y, return_inverse=True)
+            parts = stratified_parts(encoded, seed)
+        return make_split(table, y, parts, seed, classes, shifted=self._shifted_rows(table, parts[2], seed))
+
+    def _shifted_rows(self, table: Table, test: NDArray[np.intp], seed: int) -> pd.DataFrame | None:
+        if self.shifted is None:
+            return None
+        if self.shifted != PERMUTE:
+            if table.shifted is None:
+                raise TaskError("the table holds no shifted rows; give them to compare as shifted=")
+            return table.shifted
+        rng = np.random.default_rng(derive_seed("shuffled features", seed))
+        rows = table.X.iloc[test]
+        return pd.DataFrame({name: rows[name].array[rng.permutation(len(rows))] for name in rows})
 
     def default_model(self) -> Any:
         """The gradient-boosted trees of the label-set and interval tasks."""
@@ -191,6 +226,9 @@ class PredictiveTask(Task):
             metrics, detail, more = _judge_labels(dist, split, alpha)
         else:
             metrics, detail, more = _judge_numbers(dist, split, alpha)
+        if split.X_shifted is not None:
+            outside, _ = self._ask(method, split.X_shifted, split)
+            metrics["ood_auroc"] = calibration.separation(_doubt(dist), _doubt(outside))
         metrics["predict_ms_per_row"] = _milliseconds(
             lambda rows: _parts_of(self._dist(method, rows)), split.X_test
         )
@@ -255,7 +293,7 @@ def _judge_labels(
         "likelihood": LIKELIHOODS[0],
         "reliability": bins,
         "sharpness": _quantiles(entropy),
-        "examples": [
+        "likeliest": [
             {
                 "row": int(split.test_rows[i]),
                 "y": str(y[i]),
@@ -317,6 +355,14 @@ def _quantiles(values: FloatArray) -> list[list[float]]:
     """[level, quantile] of what tells how sure a method is."""
     found = np.quantile(values, _SHARPNESS_LEVELS)
     return [[level, float(value)] for level, value in zip(_SHARPNESS_LEVELS, found, strict=True)]
+
+
+def _doubt(dist: PredictiveDistribution) -> FloatArray:
+    """(n,) how unsure each distribution is: its entropy, or its standard deviation."""
+    if isinstance(dist, CategoricalDistribution):
+        return dist.entropy
+    assert isinstance(dist, NumericDistribution)
+    return dist.std
 
 
 def _parts_of(dist: PredictiveDistribution) -> Any:

@@ -46,7 +46,7 @@ class RegionTask(Task):
     name: ClassVar[str] = "region"
     reference: ClassVar[str] = "bonferroni-box"
     size_metric: ClassVar[str] = "median_volume"
-    coverage_metric: ClassVar[str] = "coverage"
+    coverage_metric: ClassVar[str | None] = "coverage"
     several_targets: ClassVar[bool] = True
     metrics: tuple[Metric, ...] = (
         Metric(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assay.core.errors import TaskError
@@ -98,8 +99,12 @@ def make_split(
     seed: int,
     classes: NDArray[np.generic] | None,
     groups: NDArray[np.generic] | None = None,
+    shifted: pd.DataFrame | None = None,
 ) -> Split:
-    """The split with features as numbers; the preparation is fitted on the training rows alone."""
+    """The split with features as numbers; the preparation is fitted on the training rows alone.
+
+    ``shifted`` are feature columns of further rows that are prepared alike.
+    """
     train, calib, test = parts
     X = table.X
     prepared = preparation(X.iloc[train])
@@ -118,4 +123,5 @@ def make_split(
         groups_train=None if groups is None else groups[train],
         groups_calib=None if groups is None else groups[calib],
         groups_test=None if groups is None else groups[test],
+        X_shifted=None if shifted is None else np.asarray(prepared.transform(shifted), dtype=np.float64),
     )
