@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 #: public names that are no methods and have no card
-_PARTS: tuple[str, ...] = ()
+_PARTS: tuple[str, ...] = (
+    "assay.bayes.ensemble_forecast:EnsembleForecast",
+    "assay.bayes.ensemble_equivalence:distributional_equivalence",
+)
 
 
 def _exports() -> dict[str, str]:
