@@ -19,6 +19,7 @@ FILES = (
     "bincp.py",
     "fleet.py",
     "streamline.py",
+    "ensembles.py",
 )
 
 

@@ -15,6 +15,8 @@ _PARTS: tuple[str, ...] = (
     "assay.bayes.moment_rules:register_rule",
     "assay.bayes.transformer:VisionTransformer",
     "assay.bayes.transformer:CausalTransformer",
+    "assay.bayes.ensemble_forecast:EnsembleForecast",
+    "assay.bayes.ensemble_equivalence:distributional_equivalence",
 )
 
 

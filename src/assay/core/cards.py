@@ -62,6 +62,8 @@ class Card:
     needs_groups: bool = False
     #: "classification" or "regression": no part of a predictive comparison of the other kind
     only_for: str = ""
+    #: why `assay monitor` takes this tracker where no other is named; of one card only
+    watches_because: str = ""
     paper: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Mapping[str, Any], ...] = ()

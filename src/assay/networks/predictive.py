@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -110,6 +112,7 @@ def train_predictive_network(
     *,
     training: Training | None = None,
     dropout: float = 0.0,
+    objective: Any = None,
 ) -> TrainedNetwork:
     """Train a network for classes or numbers, the same one for the same arguments on the same machine.
 
@@ -130,6 +133,9 @@ def train_predictive_network(
         :func:`default_training` of n by default.
     dropout : float
         Of the house network.
+    objective : callable, optional
+        (outputs, targets, epoch) -> mean loss, in place of cross entropy or squared error. Epochs count
+        from 0; on validation rows the epoch is infinite: an annealed loss is compared in its last form.
 
     Raises
     ------
@@ -168,7 +174,9 @@ def train_predictive_network(
             net, likelihood, x_mean, x_scale, y_mean, y_scale, float("nan"), classes, rows.numpy(),
             validation.numpy(), 0, float("nan"), how, seed,
         )  # fmt: skip
-        epochs, loss = _train(torch, start, start.inputs(X), start.targets(y), (validation, rows), generator)
+        epochs, loss = _train(
+            torch, start, start.inputs(X), start.targets(y), (validation, rows), generator, objective
+        )
     net.eval()
     for parameter in net.parameters():
         parameter.grad = None
@@ -208,7 +216,13 @@ def _parts(torch: Any, codes: NDArray[np.intp], how: Training, generator: Any) -
 
 
 def _train(
-    torch: Any, start: TrainedNetwork, x: Any, target: Any, parts: tuple[Any, Any], generator: Any
+    torch: Any,
+    start: TrainedNetwork,
+    x: Any,
+    target: Any,
+    parts: tuple[Any, Any],
+    generator: Any,
+    objective: Any,
 ) -> tuple[int, float]:
     """Train the module in place; (epochs, loss of the kept weights)."""
     net, how = start.module, start.how
@@ -216,10 +230,15 @@ def _train(
     loss = loss_function(start.likelihood)
     weights = [p for p in net.parameters() if p.requires_grad]
 
+    batches = math.ceil(len(parts[1]) / int(how.batch_size))
+    calls = itertools.count()
+
     def of_rows(rows: Any, training: bool) -> Any:
         # a single row has no spread for batch normalisation to learn from
         net.train(training and len(rows) > 1)
-        return loss(net(x[rows]), target[rows])
+        if objective is None:
+            return loss(net(x[rows]), target[rows])
+        return objective(net(x[rows]), target[rows], next(calls) // batches if training else math.inf)
 
     kept = [*weights, *net.buffers()]
     best, epochs, reached = minimise(
