@@ -61,7 +61,7 @@ def test_forecast_beats_the_naive_one_on_made_up_members():
     found = forecasts(proba / proba.sum(axis=2, keepdims=True), y, 0)
     assert found["bias"]["forecast-2"] < found["bias"]["naive-2"]
     assert found["unseen_error"]["forecast-5"] < found["unseen_error"]["naive-5"]
-    assert found["gain"]["deep-ensemble"] > 0
+    assert found["gain"]["deep-ensembles"] > 0
 
 
 def test_missing_data_skips(tmp_path, monkeypatch):

@@ -88,7 +88,7 @@ class EvidentialNetwork(NetworkPredictive):
     def _fit(self, X: FloatArray, y: NDArray[Any]) -> None:
         if self.likelihood != "classification":
             raise MethodError(
-                "evidential networks are for classes only: for numbers take deep-ensemble, or another method"
+                "evidential networks are for classes only: for numbers take deep-ensembles, or another method"
             )
         if not self.kl_weight >= 0 or not self.anneal_epochs >= 1:
             raise MethodError(

@@ -117,7 +117,7 @@ def forecasts(proba: FloatArray, truth: Codes, seed: int) -> Measured:
                     out.setdefault("unseen_bias", {})[contender] = abs(float(values.mean()) - unseen)
         if loss == "brier":
             single = float(np.mean([_loss(loss, proba[i : i + 1], truth) for i in range(MEMBERS)]))
-            out["gain"] = {"deep-ensemble": single - own}
+            out["gain"] = {"deep-ensembles": single - own}
     return out
 
 
@@ -137,7 +137,7 @@ def _loss(name: str, proba: FloatArray, truth: Codes) -> float:
 
 
 def _ks(proba: FloatArray, truth: Codes) -> Mapping[str, float]:
-    return {"deep-ensemble": distributional_equivalence(proba[:MEMBERS], truth).attrs["largest_ks"]}
+    return {"deep-ensembles": distributional_equivalence(proba[:MEMBERS], truth).attrs["largest_ks"]}
 
 
 def _divide(table: Rows, n_train: int, division: int) -> tuple[Rows, Rows]:
