@@ -70,3 +70,20 @@ def test_a_module_without_dropout_is_refused():
 def test_impossible_arguments(argument, value):
     with pytest.raises(MethodError, match=argument):
         MCDropout(**{argument: value}).fit(*classes(60))
+
+
+def test_passes_do_not_look_for_libraries_each_time(monkeypatch):
+    """Reading which libraries are loaded takes longer than a pass, and would count as time to predict."""
+    import threadpoolctl
+
+    X, y = classes(60)
+    method = MCDropout(n_samples=20, training=SHORT, random_state=0).fit(X, y)
+    looked, start = [], threadpoolctl.ThreadpoolController.__init__
+
+    def counting(self):
+        looked.append(self)
+        start(self)
+
+    monkeypatch.setattr(threadpoolctl.ThreadpoolController, "__init__", counting)
+    method.predict_dist(X)
+    assert len(looked) <= 1

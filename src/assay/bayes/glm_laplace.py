@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
 from assay.bayes.latent import glm_variance, probit
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
+from assay.networks.backend import one_thread
 from assay.networks.training import Training
 
 
@@ -58,7 +57,7 @@ class GLMLaplace(LaplaceNetwork):
     def _dist(self, X: FloatArray) -> PredictiveDistribution:
         net = self.network_
         mean = net.outputs(X)
-        with threadpool_limits(1):
+        with one_thread():
             variance = glm_variance(net.module, self.posterior_, net.inputs(X))
         if net.classes is not None:
             return self._categorical(probit(mean, variance))

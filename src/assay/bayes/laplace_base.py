@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from assay.bayes.curvature import Curvature, Selection, diag_ggn, kron_ggn
 from assay.bayes.latent import glm_variance, latent_nlpd
@@ -15,6 +14,7 @@ from assay.bayes.posterior import GaussianPosterior, posterior_of
 from assay.bayes.predictive_base import NetworkPredictive
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import MethodError
+from assay.networks.backend import one_thread
 
 #: prior precisions that validation rows choose from: log10 of -4 .. 4 in steps of a half
 VALIDATED = np.logspace(-4, 4, 17)
@@ -41,7 +41,7 @@ class LaplaceNetwork(NetworkPredictive):
         module = copy.deepcopy(net.module).double()
         rows = net.inputs(X[net.training_rows]).double()
         noise = net.noise_std_z if net.classes is None else None
-        with threadpool_limits(1):
+        with one_thread():
             make = diag_ggn if self.structure == "diag" else kron_ggn
             curvature = make(module, rows, net.likelihood, noise_std=noise, params=self.params)
             chosen: float | str = self.prior_precision

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
@@ -15,6 +14,7 @@ from assay.core.distributions import MixtureDistribution, PredictiveDistribution
 from assay.core.errors import MethodError
 from assay.core.probabilities import softmax
 from assay.core.seeds import derive_seed
+from assay.networks.backend import one_thread
 from assay.networks.training import Training
 
 
@@ -69,7 +69,7 @@ class MonteCarloLaplace(LaplaceNetwork):
     def _dist(self, X: FloatArray) -> PredictiveDistribution:
         net = self.network_
         seed = derive_seed(net.seed, "weights of a posterior")
-        with threadpool_limits(1):
+        with one_thread():
             drawn = sampled_outputs(net.module, self.posterior_, net.inputs(X), int(self.n_samples), seed)
             if net.classes is not None:
                 total = np.zeros((len(X), len(net.classes)))

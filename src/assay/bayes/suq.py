@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
@@ -14,6 +13,7 @@ from assay.bayes.posterior import GaussianPosterior
 from assay.bayes.streamlined import StreamlinedModel, streamline
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
+from assay.networks.backend import one_thread
 from assay.networks.training import Training
 
 
@@ -92,12 +92,12 @@ class StreamlinedNetwork(LaplaceNetwork):
         super()._after_training(X, y)
         held = self.network_.validation_rows
         if self.fit_scale and len(held):
-            with threadpool_limits(1):
+            with one_thread():
                 self.model_.fit_scale(self.network_.inputs(X[held]), self.network_.targets(y[held]))
             self.scale_ = self.model_.scale_
 
     def _dist(self, X: FloatArray) -> PredictiveDistribution:
-        with threadpool_limits(1):
+        with one_thread():
             mean, variance = self.model_.latent(self.network_.inputs(X))
         if self.likelihood == "classification":
             return self._categorical(probit(mean, variance))

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from assay.bayes.predictive_base import NetworkPredictive
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.core.errors import MethodError
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
+from assay.networks.backend import import_torch, one_thread
 from assay.networks.predictive import WEIGHT_DECAY, loss_function
 from assay.networks.training import Training
 
@@ -104,7 +103,7 @@ class SWAG(NetworkPredictive):
         rows = net.training_rows
         x, target = net.inputs(X[rows]).to(net.how.device), net.targets(y[rows]).to(net.how.device)
         seed = derive_seed(net.seed, "swag")
-        with threadpool_limits(1), torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.default_generator.manual_seed(seed)
             self._collect(torch, module, x, target)
             self._draw_weights(seed)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 from assay.core.errors import MissingDependency
 
@@ -14,3 +18,14 @@ def import_torch(what: str) -> Any:
     except ImportError:
         raise MissingDependency(f"{what} needs: pip install 'assay[torch]'") from None
     return torch
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Linear algebra on one thread, for answers that can be repeated; torch must be loaded by now."""
+    return _libraries().limit(limits=1)  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    # looking for loaded libraries takes milliseconds, longer than a pass of a small network
+    return ThreadpoolController()

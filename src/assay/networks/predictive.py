@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from assay.core.checks import FloatArray, check_target
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.models import run_torch
 from assay.core.probabilities import check_labels, distinct_labels, known_labels
 from assay.core.seeds import derive_seed, seed_of
-from assay.networks.backend import import_torch
+from assay.networks.backend import import_torch, one_thread
 from assay.networks.mlp import fresh_module
 from assay.networks.training import MIN_ROWS_TO_VALIDATE, Training, minimise
 
@@ -93,7 +92,7 @@ class TrainedNetwork:
         chosen = self.module if module is None else module
         if len(X) == 0:
             return np.empty((0, 1 if self.classes is None else len(self.classes)))
-        with threadpool_limits(1):
+        with one_thread():
             return np.asarray(run_torch(chosen, self.inputs(X)), dtype=np.float64)
 
 
@@ -165,7 +164,7 @@ def train_predictive_network(
         y_mean, y_scale = float(values.mean()), float(values.std()) or 1.0
     n_outputs = 1 if classes is None else len(classes)
     # the start of a module and dropout draw from torch's global state: a fork of it is ours
-    with threadpool_limits(1), torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
         generator = torch.Generator().manual_seed(derive_seed(seed, "predictive network"))
         torch.random.default_generator.manual_seed(derive_seed(seed, "predictive network start"))
         net = fresh_module(module, X.shape[1], n_outputs, dropout).to(how.device)
