@@ -316,13 +316,46 @@ def test_an_unknown_module_before_the_first_random_weight_is_run():
     torch.testing.assert_close(spread, (0.1 * h.square().sum(1) + 0.1)[:, None].expand(4, 2))
 
 
-def test_an_unknown_module_after_it_is_refused_when_it_runs():
-    net = nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1))
-    model = streamline(net, GaussianPosterior({"0.weight": torch.ones(3, 3)}))
+def test_an_unknown_module_after_it_is_refused():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.then = nn.Linear(3, 3), nn.Softmax(-1)
+
+    def rule(mean, variance, module, scope):
+        return scope.run("then", *scope.run("first", mean, variance))
+
     with pytest.raises(MethodError, match="Softmax at '1'"):
+        streamline(
+            nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), GaussianPosterior({"0.weight": torch.ones(3, 3)})
+        )
+    # what a rule of one's own runs is known when it runs
+    register_rule(Own, rule)
+    posterior = GaussianPosterior({"first.weight": torch.ones(3, 3)})
+    model = streamline(Own(), posterior)
+    with pytest.raises(MethodError, match="Softmax at 'then'"):
         model.forward_latent(torch.ones(1, 3))
-    with pytest.raises(MethodError, match="Softmax at '1'"):
-        streamline(net, GaussianPosterior({"0.weight": torch.ones(3, 3)}), example_input=torch.ones(1, 3))
+    with pytest.raises(MethodError, match="Softmax at 'then'"):
+        streamline(Own(), posterior, example_input=torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("base", [nn.Linear, nn.Sequential, nn.LayerNorm])
+def test_a_forward_of_its_own_needs_a_rule_of_its_own(base):
+    """The rule of the type it derives from would carry another function than the module computes."""
+
+    class Own(base):
+        def forward(self, x):
+            return 2 * super().forward(x) + 1
+
+    class Named(base):
+        """The same function under another name."""
+
+    arguments = {nn.Linear: (3, 3), nn.Sequential: (nn.Linear(3, 3),), nn.LayerNorm: (3,)}[base]
+    net = Own(*arguments)
+    with pytest.raises(MethodError, match=f"Own .*derives from {base.__name__} with a forward of its own"):
+        streamline(net, GaussianPosterior(constant(net, 0.1)))
+    net = Named(*arguments)
+    streamline(net, GaussianPosterior(constant(net, 0.1)))
 
 
 def test_shared_weights_are_refused():

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from assay.core.errors import AssayWarning, MethodError
+from assay.core.errors import AssayWarning, DataError, MethodError
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -260,3 +260,28 @@ def test_the_module_stays_as_it_is(problem):
     assert all(p.grad is None and p.requires_grad for p in net.parameters())
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert not net[0]._forward_hooks
+
+
+@pytest.mark.parametrize("make", [diag_ggn, kron_ggn])
+def test_rows_that_tell_nothing_are_refused(problem, make):
+    net, X, _ = problem
+    for nothing in (X[:0], iter([]), []):
+        with pytest.raises(MethodError, match="no rows to take the curvature from"):
+            make(net, nothing)
+    X[[2, 5], 1] = torch.tensor([np.nan, np.inf]).double()
+    with pytest.raises(DataError, match="NaN or infinite in 2 of 23 rows, first at row 2"):
+        make(net, X)
+
+
+@pytest.mark.parametrize("make", [diag_ggn, kron_ggn])
+def test_whole_numbers_are_numbers_where_there_are_no_tokens(problem, make):
+    net, _, _ = problem
+    X = np.arange(12).reshape(3, 4)
+    torch.testing.assert_close(make(net, X).log_det(1.0), make(net, X.astype(float)).log_det(1.0))
+
+
+@pytest.mark.parametrize("make", [diag_ggn, kron_ggn])
+def test_curvature_of_half_precision_is_said_to_be_single(problem, make):
+    net, X, _ = problem
+    with pytest.warns(AssayWarning, match="holds float16 weights"):
+        make(net.half(), X)

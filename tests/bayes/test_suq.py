@@ -283,3 +283,34 @@ def test_many_rows_in_pieces(trained, monkeypatch):
     assert sizes == [16] + [40] * 7 + [4]
     np.testing.assert_allclose(mean[-60:], mean[:60], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(variance[-60:], variance[:60], rtol=1e-5)
+
+
+def test_targets_that_tell_nothing_are_refused(trained):
+    net, X, y = trained
+    model = streamline(net, GaussianPosterior.from_diag_ggn(net, X, 1.0))
+    for nothing in (lambda: model.fit_scale([]), lambda: model.fit_scale(X[:0], np.zeros(0, dtype=int))):
+        with pytest.raises(DataError, match="fit_scale needs at least one row"):
+            nothing()
+    with pytest.raises(DataError, match="NaN or infinite in 1 of 60 rows, first at row 3"):
+        model.fit_scale(np.where(np.arange(60)[:, None] == 3, np.float32(np.nan), X), y)
+    number = nn.Linear(4, 1)
+    model = streamline(
+        number, GaussianPosterior({"weight": torch.ones(1, 4)}), likelihood="regression", noise_std=1.0
+    )
+    with pytest.raises(DataError, match="y is NaN or infinite in 60 of 60 rows"):
+        model.fit_scale(X, np.full(60, np.nan))
+    assert model.scale_ == 1.0
+
+
+def test_whole_numbers_are_features_where_there_are_no_tokens(trained):
+    net, X, _ = trained
+    model = streamline(net, GaussianPosterior.from_diag_ggn(net, X, 1.0))
+    rows = [[1, 0, -2, 3], [0, 1, 1, 0]]
+    np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(np.array(rows, dtype=float)))
+
+
+def test_what_comes_after_a_random_layer_needs_a_rule_at_once():
+    net = nn.Sequential(nn.GLU(), nn.Sequential(nn.Linear(2, 4), nn.ReLU()), nn.Sequential(nn.GLU()))
+    with pytest.raises(MethodError, match=r"GLU at '2.0' .*register_rule\(GLU, rule\)"):
+        streamline(net, GaussianPosterior({"1.0.weight": torch.ones(4, 2)}))
+    streamline(net[:2], GaussianPosterior({"1.0.weight": torch.ones(4, 2)}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from assay.core.errors import MethodError
+from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.networks.backend import import_torch
 
 torch = import_torch("a weight posterior")
@@ -21,6 +22,7 @@ Selection = str | Callable[[str, Any], bool]
 MAX_MEMORY = 64 * 2**20
 #: prior precisions that are looked at: 100 points of 1e-4 .. 1e4
 PRECISIONS = np.logspace(-4, 4, 100)
+_NO_ROWS = "there are no rows to take the curvature from"
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,11 @@ def refuse_shared(module: Any, names: Iterable[str] | None = None) -> None:
                 )
 
 
-def working_copy(module: Any) -> Any:
-    """A copy in evaluation mode, in float32 where the weights are narrower; the module stays as it is."""
+def working_copy(module: Any, stacklevel: int = 3) -> Any:
+    """A copy in evaluation mode; the module stays as it is.
+
+    It is in float32 where the weights are narrower, with a warning at ``stacklevel``.
+    """
     if not isinstance(module, torch.nn.Module):
         raise MethodError(f"a torch.nn.Module is expected, got {type(module).__name__}")
     # what a backward pass left behind in attributes cannot be copied, nor does it belong to the network
@@ -173,6 +178,12 @@ def working_copy(module: Any) -> Any:
         part._backward_hooks.clear()
         part._backward_pre_hooks.clear()
     if any(p.is_floating_point() and p.element_size() < 4 for p in copied.parameters()):
+        kinds = sorted({str(p.dtype).removeprefix("torch.") for p in copied.parameters()})
+        warnings.warn(
+            f"the module holds {', '.join(kinds)} weights; mean and variance are computed in float32",
+            AssayWarning,
+            stacklevel=stacklevel,
+        )
         copied = copied.float()
     return copied
 
@@ -203,11 +214,13 @@ def _attributes(part: Any) -> Iterator[Any]:
         yield from (item for item in inner if isinstance(item, torch.Tensor))
 
 
-def inputs_of(data: Any, like: Any) -> Iterator[Any]:
+def inputs_of(module: Any, data: Any, like: Any) -> Iterator[Any]:
     """Batches of inputs of an array, a tensor, or batches ``x`` or ``(x, ...)`` such as a DataLoader's.
 
-    Numbers take the dtype and device of the tensor ``like``; whole numbers stay, they may be tokens.
+    Numbers take the dtype and device of the tensor ``like``; whole numbers stay where the module has an
+    Embedding, whose tokens they may be.
     """
+    tokens = any(isinstance(part, torch.nn.Embedding) for part in module.modules())
     batches: Iterable[Any] = [data] if hasattr(data, "shape") else data
     for batch in batches:
         x = batch[0] if isinstance(batch, tuple | list) else batch
@@ -215,7 +228,17 @@ def inputs_of(data: Any, like: Any) -> Iterator[Any]:
             # torch takes neither read-only arrays nor negative strides
             x = np.ascontiguousarray(x) if x.flags.writeable else x.copy()
         x = torch.as_tensor(x, device=like.device)
-        yield x.to(like.dtype) if x.is_floating_point() else x
+        yield x if tokens and not x.is_floating_point() else x.to(like.dtype)
+
+
+def refuse_not_finite(values: Any, name: str) -> None:
+    """Refuse rows (n, ...) with NaN or infinite values: their number, and the first."""
+    bad = ~torch.isfinite(values).reshape(len(values), -1).all(1)
+    if bad.any():
+        raise DataError(
+            f"{name} is NaN or infinite in {int(bad.sum())} of {len(bad)} rows, first at row "
+            f"{int(bad.int().argmax())}; leave those rows out"
+        )
 
 
 def diag_ggn(
@@ -252,8 +275,10 @@ def diag_ggn(
 
     Raises
     ------
+    DataError
+        Rows with NaN or infinite values.
     MethodError
-        A likelihood without its noise, or a module without weights to be random.
+        A likelihood without its noise, a module without weights to be random, or no rows.
     """
     net = working_copy(module)
     names = selected_names(net, params)
@@ -275,9 +300,12 @@ def diag_ggn(
         pulled = torch.func.vmap(lambda s: pull(torch.einsum("tkc,tc->tk", factor, s))[0])(signs)
         return {name: pulled[name].square().sum(0) for name in names}
 
-    for x in inputs_of(data, chosen[names[0]]):
+    seen = 0
+    for x in inputs_of(net, data, chosen[names[0]]):
         if len(x) == 0:
             continue
+        refuse_not_finite(x, "x")
+        seen += len(x)
         with torch.no_grad():
             probe = output(chosen, x[0])
         places, k = probe.shape
@@ -299,6 +327,8 @@ def diag_ggn(
                 total[name] += each[name].sum(0, dtype=torch.float64) / (
                     1 if sketches is None else directions
                 )
+    if seen == 0:
+        raise MethodError(_NO_ROWS)
     return DiagonalCurvature(total, _squared_norm(chosen))
 
 
@@ -323,7 +353,7 @@ def kron_ggn(
     Raises
     ------
     MethodError
-        A random parameter outside of Linear layers with (n, d) inputs: its path is named.
+        A random parameter outside of Linear layers with (n, d) inputs (its path is named), or no rows.
     """
     net = working_copy(module)
     names = selected_names(net, params)
@@ -337,7 +367,10 @@ def kron_ggn(
     rows = 0
     try:
         with torch.enable_grad():
-            for x in inputs_of(data, chosen[names[0]]):
+            for x in inputs_of(net, data, chosen[names[0]]):
+                if len(x) == 0:
+                    continue
+                refuse_not_finite(x, "x")
                 f = output_tensor(net(x))
                 if f.ndim != 2 or any(a.ndim != 2 for a, _ in seen.values()):
                     raise MethodError(
@@ -361,7 +394,7 @@ def kron_ggn(
         for hook in hooks:
             hook.remove()
     if rows == 0:
-        raise MethodError("there are no rows to take the curvature from")
+        raise MethodError(_NO_ROWS)
     factors: dict[str, KroneckerFactor] = {}
     for name in names:
         path, _, kind = name.rpartition(".")

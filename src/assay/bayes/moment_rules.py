@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from assay.bayes.moment_activations import ACTIVATIONS, slope
@@ -105,19 +105,23 @@ class Scope:
         return Scope(module, self._posterior, self.structure, path, self.footprint)
 
     def rule(self) -> Rule | None:
-        """The rule of this module's type or of the nearest type that it is derived from."""
+        """The rule of this module's type, or of the nearest type whose ``forward`` it has inherited."""
+        kind, rule = self.nearest()
+        return rule if kind is not None and kind.forward is type(self.module).forward else None
+
+    def nearest(self) -> tuple[Any, Rule | None]:
+        """The nearest type among this module's own and those that it is derived from with a rule."""
         table = _RULES[self.structure]
-        return next((table[key] for key in self._types() if key in table), None)
+        for kind in type(self.module).__mro__:
+            for key in _keys(kind):
+                if key in table:
+                    return kind, table[key]
+        return None, None
 
     @property
     def standalone(self) -> bool:
         """Whether the module can be called with its input alone."""
-        return not any(key in _DEPENDENT for key in self._types())
-
-    def _types(self) -> Iterator[type | str]:
-        for kind in type(self.module).__mro__:
-            yield kind
-            yield f"{kind.__module__}:{kind.__qualname__}"
+        return not any(key in _DEPENDENT for kind in type(self.module).__mro__ for key in _keys(kind))
 
     def refuse(self, why: str) -> MethodError:
         """An error that names this place."""
@@ -129,10 +133,17 @@ class Scope:
         return f"{type(self.module).__name__} at {self.path!r}" if self.path else type(self.module).__name__
 
 
+def _keys(kind: type) -> tuple[type, str]:
+    """What a type may be registered as."""
+    return kind, f"{kind.__module__}:{kind.__qualname__}"
+
+
 def register_rule(
     module_type: type | str, fn: Rule, *, structure: str = "diag", standalone: bool = True
 ) -> None:
-    """Say how mean and variance go through a type of module (and what is derived from it).
+    """Say how mean and variance go through a type of module.
+
+    What is derived from it without a ``forward`` of its own has the same rule.
 
     ``fn(mean, variance, module, scope) -> (mean, variance)``. ``variance`` is None where the input is
     certain, and may be None in the answer. Modules of modules run their children with
@@ -179,9 +190,11 @@ def unknown(scope: Scope) -> MethodError:
     kind = type(scope.module).__name__
     inside = ", ".join(dict(scope.module.named_children())) or "none"
     kron = scope.structure == "kron"
+    base, _ = scope.nearest()
+    own = "" if base is None else f"; it derives from {base.__name__} with a forward of its own"
     return MethodError(
         f"no rule carries a {'covariance' if kron else 'variance'} through {scope.where} "
-        f"(children: {inside}); "
+        f"(children: {inside}{own}); "
         "write one, def rule(mean, variance, module, scope): return mean, variance, and call "
         f"assay.bayes.moment_rules.register_rule({kind}, rule{', structure=' + repr('kron') if kron else ''})"
     )

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 import assay.bayes.moment_attention
 import assay.bayes.moment_decoders  # noqa: F401  (importing them registers their rules)
-from assay.bayes.curvature import inputs_of, refuse_shared, working_copy
+from assay.bayes.curvature import inputs_of, refuse_not_finite, refuse_shared, working_copy
 from assay.bayes.latent import latent_nlpd, probit
 from assay.bayes.moment_rules import Scope, propagate, unknown
 from assay.bayes.posterior import GaussianPosterior
@@ -64,7 +64,8 @@ class StreamlinedModel:
         ----------
         x : (n, ...) array or tensor, as the module takes it; whole numbers are tokens
         """
-        (given,) = inputs_of(np.asarray(x) if isinstance(x, list | tuple) else to_array(x), self._like)
+        rows = np.asarray(x) if isinstance(x, list | tuple) else to_array(x)
+        (given,) = inputs_of(self.module, rows, self._like)
         with torch.no_grad():
             parts = [self._pass(rows) for rows in self._pieces(given)]
         if len(parts) == 1:
@@ -136,12 +137,21 @@ class StreamlinedModel:
         Returns
         -------
         the model itself, with ``scale_``
+
+        Raises
+        ------
+        DataError
+            No rows, targets that do not fit the outputs, NaN or infinite targets or outputs.
         """
         before, self.scale_ = self.scale_, 1.0
         try:
             pairs = [(data, y)] if y is not None else _pairs(data)
             parts = [self._judged(rows, target) for rows, target in pairs]
+            if not sum(len(mean) for mean, _, _ in parts):
+                raise DataError("fit_scale needs at least one row with its target")
             mean, variance, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+            for given, name in ((target, "y"), (mean, "the output for x"), (variance, "its variance")):
+                refuse_not_finite(torch.as_tensor(given), name)
             joined = (mean, variance, target)
             grid = np.linspace(*_LOG_SCALES, _GRID)
             values = [self._nlpd(joined, math.exp(point)) for point in grid]
@@ -244,13 +254,6 @@ def streamline(
     copied = working_copy(module)
     posterior.check(copied)
     refuse_shared(copied, posterior.names)
-    if any(p.is_floating_point() and p.element_size() < 4 for p in module.parameters()):
-        kinds = sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters()})
-        warnings.warn(
-            f"the module holds {', '.join(kinds)} weights; mean and variance are computed in float32",
-            AssayWarning,
-            stacklevel=2,
-        )
     for parameter in copied.parameters():
         parameter.requires_grad_(False)
     model = StreamlinedModel(copied, posterior, structure, likelihood, noise_std)
@@ -260,12 +263,16 @@ def streamline(
     return model
 
 
-def _refuse_unknown(scope: Scope) -> None:
-    """Refuse the first module with random weights below it that no rule knows."""
-    if not scope.random:
+def _refuse_unknown(scope: Scope, reached: bool = False) -> None:
+    """Refuse the first module that no rule knows and that variance reaches, as far as can be seen.
+
+    Those with random weights below them, and in a Sequential what comes after one of these (``reached``).
+    """
+    if not scope.random and not reached:
         return
     if scope.rule() is None:
         raise unknown(scope)
+    in_turn = isinstance(scope.module, torch.nn.Sequential)
     for name, _ in scope.module.named_children():
         child = scope.child(name)
         # a list of modules is no module that runs; its owner's rule runs the members
@@ -273,7 +280,8 @@ def _refuse_unknown(scope: Scope) -> None:
             for inner, _ in child.module.named_children():
                 _refuse_unknown(scope.child(f"{name}.{inner}"))
         else:
-            _refuse_unknown(child)
+            _refuse_unknown(child, in_turn and reached)
+            reached = reached or child.random
 
 
 def to_array(x: Any) -> Any:
