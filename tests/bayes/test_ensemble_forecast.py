@@ -523,3 +523,12 @@ def test_equal_members_differ_in_nothing_and_one_is_refused():
     assert table[["ks", "disagreement"]].to_numpy().tolist() == [[0, 0]]
     with pytest.raises(DataError, match="at least 2"):
         distributional_equivalence(proba, y)
+
+
+def test_numbers_and_lists_that_do_not_fit():
+    rng = np.random.default_rng(0)
+    proba, y = rng.dirichlet(np.ones(3), (3, 50)), rng.integers(3, size=50)
+    with pytest.raises(DataError, match="classes lists the columns of 4 members, there are 3"):
+        EnsembleForecast().fit(proba, y, classes=[[0, 1, 2]] * 4)
+    with pytest.raises(MethodError, match="target must be a loss, got nan"):
+        EnsembleForecast().fit(proba, y).members_needed(float("nan"))

@@ -162,3 +162,8 @@ def test_what_it_is_follows_the_likelihood():
     assert is_regressor(MapNetwork(likelihood="regression"))
     assert not hasattr(MapNetwork(likelihood="regression"), "predict_proba")
     assert not hasattr(MapNetwork(), "predict_std")
+
+
+def test_one_class_is_named_as_it_was_given():
+    with pytest.raises(DataError, match="y has one class only, 3, in all 40 rows"):
+        MapNetwork().fit(np.zeros((40, 2)), np.full(40, 3))

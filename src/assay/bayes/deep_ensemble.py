@@ -161,9 +161,8 @@ class DeepEnsemble(PredictiveEstimator):
         if self.likelihood == "classification":
             self.classes_ = distinct_labels(y)
             if len(self.classes_) < 2:
-                raise DataError(
-                    f"y has one class only, {self.classes_[0]!r}, in all {len(y)} rows; two are needed"
-                )
+                only = self.classes_.tolist()[0]
+                raise DataError(f"y has one class only, {only!r}, in all {len(y)} rows; two are needed")
         seed = seed_of(self.random_state)
         seeds = [seed, *(derive_seed(seed, "ensemble member", i) for i in range(1, self.n_members))]
         recipe = self._recipe()

@@ -150,6 +150,10 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
             if nested and number >= len(classes):
                 raise DataError(f"classes lists the columns of {len(classes)} members, there are more")
             stream.add(member, classes[number] if nested else classes)
+        if nested and stream.n_members < len(classes):
+            raise DataError(
+                f"classes lists the columns of {len(classes)} members, there are {stream.n_members}"
+            )
         curve = self._estimate(stream)
         self._stream, self._curve = stream, curve
         return self
@@ -228,6 +232,8 @@ class EnsembleForecast(BaseEstimator):  # type: ignore[misc]
 
         The majority law is tried up to 1,000 members.
         """
+        if np.isnan(target):
+            raise MethodError(f"target must be a loss, got {target!r}")
         theta = self._fitted().theta
         asymptote, variance = (float(value) for value in theta)
         if self.loss == "error" and self.method == "collapse":

@@ -84,7 +84,9 @@ class SklearnPredictive(PredictiveEstimator):
             raise MethodError(f"{type(model).__name__} has no predict_proba; give a classifier that has one")
         labels = distinct_labels(y)
         if len(labels) < 2:
-            raise DataError(f"y has one class only, {labels[0]!r}, in all {len(X)} rows; two are needed")
+            raise DataError(
+                f"y has one class only, {labels.tolist()[0]!r}, in all {len(X)} rows; two are needed"
+            )
         self.estimator_ = clone(model).fit(X, y)
         self.classes_ = to_numpy(self.estimator_.classes_)
 

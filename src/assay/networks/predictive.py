@@ -156,7 +156,9 @@ def train_predictive_network(
         labels = check_labels(y, length=len(X))
         classes = distinct_labels(labels)
         if len(classes) < 2:
-            raise DataError(f"y has one class only, {classes[0]!r}, in all {len(X)} rows; two are needed")
+            raise DataError(
+                f"y has one class only, {classes.tolist()[0]!r}, in all {len(X)} rows; two are needed"
+            )
         codes = known_labels(labels, classes)
     else:
         values = check_target(y, length=len(X))
