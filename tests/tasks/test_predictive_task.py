@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.naive_bayes import GaussianNB
@@ -204,6 +205,8 @@ def test_shifted_rows_of_the_user(tmp_path):
     both = with_shifted(table, tmp_path / "far.csv")
     assert both.fingerprint not in (table.fingerprint, with_shifted(table, far.iloc[:19]).fingerprint)
     assert with_shifted(table, far.astype(float)).fingerprint == with_shifted(table, far.copy()).fingerprint
+    for other in (pl.from_pandas(far), far[list(table.features)].to_numpy()):
+        assert with_shifted(table, other).fingerprint == with_shifted(table, far.astype(float)).fingerprint
     split = task.split(both, 0)
     assert split.X_shifted.shape == (20, 2)
     assert (split.X_shifted > 20).all()

@@ -13,6 +13,7 @@ import pandas as pd
 from assay.core.errors import DataError
 from assay.data.columns import fingerprint, kind_of, tidy
 from assay.data.files import read_file
+from assay.data.read import as_frame
 from assay.data.table import Table
 
 #: fewer shifted rows than this say little
@@ -24,16 +25,18 @@ def with_shifted(table: Table, data: Any) -> Table:
 
     Parameters
     ----------
-    data : path or pandas DataFrame
-        Has all feature columns of the table, of the same kinds; other columns are left out.
+    data : path, DataFrame (pandas, polars) or array
+        Has all feature columns of the table, of the same kinds; other columns are left out. An array has
+        the feature columns in their order.
 
     Raises
     ------
     DataError
         A feature is missing or of another kind, or there are fewer than 8 rows.
     """
-    frame = data if isinstance(data, pd.DataFrame) else read_file(Path(data))[0]
-    where = "the shifted rows" if isinstance(data, pd.DataFrame) else str(data)
+    named = isinstance(data, str | Path)
+    frame = read_file(Path(data))[0] if named else as_frame(data, table.features)
+    where = str(data) if named else "the shifted rows"
     names = {str(name): name for name in frame.columns}
     missing = [name for name in table.features if name not in names]
     if missing:

@@ -121,7 +121,7 @@ def compare(
         ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
         with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
         is trained; half of the rows calibrates the label-set methods and half tests them.
-    shifted : path, DataFrame or "permute", optional
+    shifted : path, DataFrame, array or "permute", optional
         Only with the task "predictive": rows with the features of ``data`` on which a method should be less
         sure, or the test rows with each feature shuffled by itself; how well each method tells them from
         the test rows is measured.
@@ -147,7 +147,7 @@ def compare(
         given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
         options |= {option: value for option, value in given.items() if value is not None}
         if shifted is not None:
-            options["shifted"] = "a table" if isinstance(shifted, pd.DataFrame) else str(shifted)
+            options["shifted"] = str(shifted) if isinstance(shifted, str | Path) else "a table"
         if proba:
             not_bare = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
             _check_bare(not_bare | options)
