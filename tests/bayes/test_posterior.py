@@ -285,3 +285,16 @@ def test_curvature_of_half_precision_is_said_to_be_single(problem, make):
     net, X, _ = problem
     with pytest.warns(AssayWarning, match="holds float16 weights"):
         make(net.half(), X)
+
+
+def test_rows_go_to_the_device_of_the_weights(monkeypatch):
+    """The meta device stands for a processor that this machine may lack: it refuses rows from elsewhere."""
+    from assay.bayes import latent
+
+    monkeypatch.setattr(latent, "to_numpy", lambda values: np.zeros(values.shape))
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    posterior = GaussianPosterior({name: torch.ones_like(p) for name, p in net.named_parameters()})
+    net, rows = net.to("meta"), torch.ones(6, 4)
+    assert latent.glm_variance(net, posterior, rows).shape == (6, 3)
+    assert latent.glm_variance(net, posterior, rows, max_memory=1).shape == (6, 3)
+    assert [out.shape for out in latent.sampled_outputs(net, posterior, rows, 2, 0)] == [(6, 3), (6, 3)]

@@ -49,7 +49,8 @@ def sampled_outputs(
     The same seed draws the same networks, whatever the rows.
     """
     generator = torch.Generator().manual_seed(seed)
-    _, rest = split_weights(module, posterior.names)
+    chosen, rest = split_weights(module, posterior.names)
+    x = x.to(next(iter(chosen.values())).device)
     with torch.no_grad():
         for _ in range(n_samples):
             weights = {**rest, **posterior.sample(module, generator)}
@@ -71,6 +72,7 @@ def glm_variance(
     """
     chosen, rest = split_weights(module, posterior.names)
     like = next(iter(chosen.values()))
+    x = x.to(like.device)
     blocks = {name: block.to(like) for name, block in posterior.blocks.items()}
     variances = {name: values.to(like) for name, values in posterior.variances.items()}
 
@@ -96,7 +98,7 @@ def glm_variance(
     outputs = int(np.prod(shape))
     n_weights = sum(value.numel() for value in chosen.values())
     at_once = max(1, int(max_memory // (8 * n_weights)))
-    units = torch.eye(outputs, dtype=like.dtype).reshape(outputs, *shape)
+    units = torch.eye(outputs, dtype=like.dtype, device=like.device).reshape(outputs, *shape)
     parts = []
     with plain_attention():
         if at_once >= outputs:
