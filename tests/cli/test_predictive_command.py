@@ -50,6 +50,7 @@ def test_numbers_and_what_is_for_labels_only(compare):
     )
     assert status == 0, said
     assert "RMSE" in said
+    assert "One seed shows no spread between splits: no number has an interval." in said
     assert "Skipped: temperature: it is for classification only" in said
     result = assay.compare(rows(), "price", task="predictive", seeds=1, methods=["sklearn-model"])
     assert result.info.options == {"likelihood": "regression"}

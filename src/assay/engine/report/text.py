@@ -423,10 +423,12 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
         *_unit_of_volume(summary),
     ]
     if len(summary.seeds) == 1:
-        notes.append(
-            "One seed shows no spread between splits: the interval of the coverage is the exact binomial one "
-            "of its test part, other numbers have none."
+        exact = (
+            "the interval of the coverage is the exact binomial one of its test part, other numbers have none"
         )
+        none = "no number has an interval"
+        promised = summary.task.coverage_metric is not None
+        notes.append(f"One seed shows no spread between splits: {exact if promised else none}.")
     if any(v.low for v in choice.verdicts):
         notes.append(f"! marks a coverage significantly below {summary.target:g}.")
     return notes
