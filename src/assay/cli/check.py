@@ -36,7 +36,7 @@ def check(
     Exit status: 0 coverage over all rows is as promised, 1 it is not, 2 the file or rows cannot be used.
     """
     if json_file is not None:
-        check_writable(json_file)
+        check_writable(json_file, saved, data)
     from assay.engine.coverage import check as run_check
     from assay.engine.fitted import FittedMethod, load
 

@@ -44,7 +44,7 @@ def predict(
     assay predict price.assay new.csv -o out.parquet --keep id
     """
     if out is not None:
-        check_writable(out)
+        check_writable(out, saved, data)
     from assay.data.batches import AnswerWriter, csv_text
     from assay.data.schema import Notices
     from assay.engine.fitted import FittedMethod, load

@@ -125,7 +125,7 @@ def header_of(head: bytes, path: Path) -> tuple[list[str], str, int]:
     DataError
         It is no text in UTF-8, or has no header.
     """
-    whole = head[: head.rfind(b"\n") + 1] or head
+    whole = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] or head
     text = _decode(whole, path).lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     header, separator, line_offset, lines = _header(text, path)
     return header, separator, line_offset + lines
@@ -325,12 +325,33 @@ def _read_arrow(raw: bytes, path: Path, kind: str) -> pd.DataFrame:
     return arrow_frame(table, f"{path}: ")
 
 
-def arrow_frame(table: Any, where: str) -> pd.DataFrame:
-    """pandas frame of an Arrow table; a stored pandas index without a name is left out."""
+def arrow_frame(table: Any, where: str, *, exact: bool = False) -> pd.DataFrame:
+    """pandas frame of an Arrow table; a stored pandas index without a name is left out.
+
+    ``exact``: integers among which some are missing stay integers, of pandas' nullable types.
+    """
     _refuse_duplicates(list(table.column_names), where)
     keep = [name for name in table.column_names if not re.fullmatch(r"__index_level_\d+__", name)]
-    frame: pd.DataFrame = table.select(keep).to_pandas(ignore_metadata=True, date_as_object=False)
+    chosen = table.select(keep)
+    options: dict[str, Any] = {}
+    if exact and any(_is_broken_integer(column) for column in chosen.columns):
+        options["types_mapper"] = _nullable_integer
+    frame: pd.DataFrame = chosen.to_pandas(ignore_metadata=True, date_as_object=False, **options)
     return frame
+
+
+def _is_broken_integer(column: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(column.type) and column.null_count)
+
+
+def _nullable_integer(kind: Any) -> Any:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(kind):
+        return None
+    return pd.api.types.pandas_dtype(str(kind).replace("uint", "UInt").replace("int", "Int"))
 
 
 def read_npz(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:

@@ -17,6 +17,7 @@ from assay.core.levels import conformal_rank, parse_alpha
 from assay.data.schema import Notices
 from assay.engine.fitted import FittedMethod
 from assay.tasks import measures
+from assay.tasks.groups import names_in
 
 #: a column with more groups than this is no group column
 _MOST_GROUPS = 200
@@ -135,7 +136,7 @@ def _collect(
         if group is not None:
             if group not in frame.columns:
                 raise DataError(f"no column {group!r} to group by; there are: {', '.join(frame.columns)}")
-            names.append(frame[group].map(str).to_numpy(dtype=object))
+            names.append(names_in(frame[group]))
         if len(table):
             hit, size = task.covered(fitted.asked(table.frame, frame), task.outcomes(table))
             covered.append(hit)

@@ -31,6 +31,7 @@ from assay.engine.identity import library_versions
 from assay.engine.plan import MethodSpec
 from assay.tasks import Task, running
 from assay.tasks.base import Asked
+from assay.tasks.groups import names_in
 from assay.tasks.infer import choose_task
 from assay.tasks.splitting import prepared_rows
 
@@ -120,7 +121,7 @@ class FittedMethod:
             absent = [name for name in keep if name not in frame.columns]
             if absent:
                 raise DataError(f"no column {absent[0]!r} to keep; there are: {', '.join(frame.columns)}")
-            answers = self._answers(self._features(frame, start, notices, keep), frame)
+            answers = self._answers(self._features(frame, start, notices, keep), frame, notices)
             both = [name for name in keep if name in answers.columns]
             if both:
                 raise DataError(f"the column {both[0]!r} to keep has the name of an answer; rename it")
@@ -130,14 +131,16 @@ class FittedMethod:
         """(n, d) numbers that ``method`` takes, from a frame of the schema's columns."""
         return prepared_rows(self.preparation, X)
 
-    def asked(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> Asked:
+    def asked(
+        self, features: pd.DataFrame, frame: pd.DataFrame | None = None, notices: Notices | None = None
+    ) -> Asked:
         """The question to the task about rows; ``frame`` has the group column where it is no feature."""
         return Asked(
             self.method,
             self.prepare(features[list(self.schema.names)]),
             self.alpha,
             tuple(self.about["targets"]),
-            self._groups(features if frame is None else frame),
+            self._groups(features if frame is None else frame, notices or Notices()),
         )
 
     def labelled(self, data: Any, notices: Notices) -> Iterator[tuple[pd.DataFrame, Table]]:
@@ -156,6 +159,10 @@ class FittedMethod:
             if not known.all():
                 notices.add(self.target, "without an outcome, left out", int((~known).sum()))
             outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
+            finite = outcome.notna().all(axis=1)
+            if not finite.all():
+                notices.add(self.target, "without a finite outcome, left out", int((~finite).sum()))
+                outcome, known = outcome[finite], known & finite.reindex(known.index, fill_value=False)
             ready = pd.concat([features[known], outcome], axis=1)
             fresh = ~np.isin(row_hashes(ready), self.seen)
             if not fresh.all():
@@ -222,17 +229,27 @@ class FittedMethod:
         others = (*self.about["targets"], *known, *([self.about["group"]] if self.about["group"] else ()))
         return self.schema.conform(frame, notices, first_row=start, known=others)
 
-    def _answers(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-        answers = self.task.answers(self.asked(features, frame))
+    def _answers(
+        self,
+        features: pd.DataFrame,
+        frame: pd.DataFrame | None = None,
+        notices: Notices | None = None,
+    ) -> pd.DataFrame:
+        answers = self.task.answers(self.asked(features, frame, notices))
         return pd.DataFrame(answers, index=features.index)
 
-    def _groups(self, frame: pd.DataFrame) -> NDArray[Any] | None:
+    def _groups(self, frame: pd.DataFrame, notices: Notices) -> NDArray[Any] | None:
         group = self.about["group"]
         if not self.about["groups"]:
             return None
         if group not in frame.columns:
             raise DataError(f"the column {group!r} is missing: {self.about['method']} works on its groups")
-        names: NDArray[Any] = frame[group].map(str).to_numpy(dtype=object)
+        schema = Schema.from_list(self.about["group_column"])
+        names = names_in(schema.conform(frame[[group]], Notices())[group])
+        strange = ~np.isin(names, self.about["groups"])
+        if strange.any():
+            what = "of a group without training rows"
+            notices.add(group, what, int(strange.sum()), list(dict.fromkeys(names[strange]))[:3])
         return names
 
     def _no_rows(self) -> pd.DataFrame:
@@ -304,10 +321,11 @@ def fit(
         "card": spec.card,
         "params": {key: repr(value) for key, value in spec.params.items()},
         "model": "the task's own" if model is None else _text(model),
-        "alpha": f"{float(level):g}",
+        "alpha": _decimal(level),
         "seed": seed,
         "targets": list(table.targets),
         "group": table.group,
+        "group_column": Schema.of(table.frame[[table.group]]).to_list() if by_group else [],
         "groups": sorted(set(map(str, split.groups_train.tolist()))) if by_group else [],  # type: ignore[union-attr]
         "classes": None if split.classes is None else [str(label) for label in split.classes],
         "n_rows": len(table),
@@ -492,6 +510,12 @@ def _close(got: Any, expected: Any) -> bool:
         return False
     scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
     return bool(np.allclose(got, expected, rtol=0, atol=_PROBE_TOLERANCE * scale, equal_nan=True))
+
+
+def _decimal(level: Fraction) -> str:
+    """Text that stands for exactly that level."""
+    short = f"{float(level):g}"
+    return short if Fraction(short) == level else str(level)
 
 
 def _guarantee(spec: MethodSpec) -> str:
