@@ -78,7 +78,7 @@ def check(
         )
     )
     for line in found.notices:
-        click.echo(f"notice: {line}", err=True)
+        click.echo(text.plain(f"notice: {line}"), err=True)
     if json_file is not None:
         records = found.table().to_dict("records")
         content = {"alpha": float(found.alpha), "drifted": found.drifted, "parts": records}

@@ -97,7 +97,7 @@ def fit(
         )
     )
     for note in about["notes"]:
-        click.echo(f"note: {note}")
+        click.echo(text.plain(f"note: {note}"))
     return 0
 
 

@@ -119,7 +119,9 @@ def _complain(message: str, state: State, ctx: click.Context | None = None) -> i
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    from assay.cli.text import plain
+
+    return " ".join(plain(text).split())
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def predict(
                 if not quiet:
                     click.echo(f"{done:,} rows", err=True)
     for line in notices.lines():
-        click.echo(f"notice: {line}", err=True)
+        click.echo(text.plain(f"notice: {line}"), err=True)
     if out is not None:
         click.echo(f"{done:,} rows: {out}")
     return 0

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree, cKDTree
 
 from assay.core.errors import AssayError, MethodError, MissingDependency
+from assay.core.trees import check_trees
 from assay.core.trust import (
     bit_generator,
     check_key,
@@ -431,7 +432,9 @@ class Decoder:
             unknown = [t for t in types if t not in self._trusted and not is_known_part(t)]
             if unknown:
                 raise NotLoaded(_not_trusted(unknown))
-            return skops.loads(content, trusted=types)
+            made = skops.loads(content, trusted=types)
+            check_trees(made)
+            return made
         except NotLoaded:
             raise
         except Exception as error:  # whatever a hostile or foreign part makes skops do

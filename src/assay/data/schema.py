@@ -81,13 +81,30 @@ class Schema:
 
     @classmethod
     def from_list(cls, columns: Sequence[Mapping[str, Any]]) -> Self:
-        """The schema that :meth:`to_list` wrote."""
-        return cls(
+        """The schema that :meth:`to_list` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError
+            It is not what that writes.
+        """
+        made = cls(
             tuple(
                 Column(**{**c, "values": None if c["values"] is None else tuple(c["values"])})
                 for c in columns
             )
         )
+        for column in made.columns:
+            ends = (column.low, column.high)
+            if column.kind not in _KINDS or not isinstance(column.name, str):
+                raise ValueError(f"no column: {column.name!r} of the kind {column.kind!r}")
+            if column.kind == "number" and not all(type(end) in (int, float) for end in ends):
+                raise ValueError(f"the column {column.name!r} of numbers has no bounds")
+            if not all(isinstance(value, str) for value in column.values or ()):
+                raise ValueError(f"the column {column.name!r} has values that are no text")
+        if len(set(made.names)) < len(made.names):
+            raise ValueError("a column is there twice")
+        return made
 
     def to_list(self) -> list[dict[str, Any]]:
         """JSON-able, one mapping a column."""

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 
 import assay
 from assay.core.archive import BrokenArchive, read_archive, write_archive
 from assay.core.cards import all_cards
-from assay.core.errors import AssayWarning, DataError, MethodError
+from assay.core.errors import AssayWarning, DataError, MethodError, MissingDependency
 from assay.core.levels import parse_alpha
 from assay.core.objects import Decoder, Encoder, NotLoaded, NotSaved, from_json, to_json
 from assay.data.batches import BATCH_ROWS, frame_batches, read_batches
@@ -41,6 +42,17 @@ _ABOUT, _STATE = "about.json", "state.json"
 #: rows on which a loaded method must answer as it did when it was saved
 _PROBE_ROWS = 8
 _PROBE_TOLERANCE = 1e-6
+#: what the head of a file must say, and of which type
+_FACTS: dict[str, Any] = {
+    **dict.fromkeys(("kind", "task", "why_task", "method", "model", "alpha", "dataset", "source"), str),
+    **dict.fromkeys(("fingerprint", "created", "guarantee"), str),
+    **dict.fromkeys(("seed", "n_rows", "n_train", "n_calib"), int),
+    **dict.fromkeys(("targets", "groups", "group_column", "columns", "outcome_columns"), list),
+    **dict.fromkeys(("notes", "trust"), list),
+    **dict.fromkeys(("options", "params", "versions"), dict),
+    **dict.fromkeys(("card", "group"), (str, type(None))),
+    "classes": (list, type(None)),
+}
 
 
 @dataclass
@@ -397,6 +409,7 @@ def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
         state = Decoder(members, trusted).decode(from_json(members[_STATE]))
         if about["kind"] == "object":
             return state["method"]
+        _check_state(state)
         columns = Schema.from_list(about.pop("columns"))
         fitted = FittedMethod(
             state["method"], state["preparation"], columns, state["seen"], about, tuple(about["notes"])
@@ -404,9 +417,23 @@ def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
         _check_probe(fitted, state["probe"], source)
     except NotLoaded as error:
         raise NotLoaded(f"{source}: {error}{_since(about)}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise NotLoaded(f"{source} does not describe a saved method: {error!r}{_since(about)}") from error
+    except MissingDependency:
+        raise
+    except Exception as error:  # whatever the objects of a hostile file, or of another version, raise
+        why = f"{type(error).__name__}: {error}"
+        raise NotLoaded(f"{source} does not describe a saved method: {why}{_since(about)}") from error
     return fitted
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    """Refuse parts of a saved method that are of another kind than those that are written."""
+    seen, probe = state["seen"], state["probe"]
+    if not isinstance(state["preparation"], ColumnTransformer):
+        raise TypeError("its preparation is no ColumnTransformer")
+    if not isinstance(seen, np.ndarray) or seen.dtype != np.uint64 or seen.ndim != 1:
+        raise TypeError("what it has seen are no hashes of rows")
+    if not isinstance(probe, dict) or not probe:
+        raise TypeError("it has no answers to compare with")
 
 
 def about(path: str | PathLike[str]) -> dict[str, Any]:
@@ -445,6 +472,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise NotLoaded(
             f"{path} is written in format {known!r}, and assay {assay.__version__} reads format {FORMAT}: "
             "load it with the version that saved it, or fit and save again"
+        )
+    kinds = _FACTS if facts.get("kind") != "object" else {"class": str, "versions": dict, "trust": list}
+    wrong = [key for key, kind in kinds.items() if key not in facts or not isinstance(facts[key], kind)]
+    for key in {"targets", "groups", "notes", "trust", "classes", "versions"} & (kinds.keys() - set(wrong)):
+        listed = facts[key].values() if key == "versions" else facts[key] or ()
+        wrong += [key] if not all(isinstance(item, str) for item in listed) else []
+    if wrong:
+        raise NotLoaded(
+            f"{path} does not describe a saved method: {', '.join(wrong)} is not there or strange"
         )
     return facts, members
 
