@@ -99,3 +99,29 @@ def test_label_sets_and_labels_never_seen():
     assert not check(fitted, new).drifted
     strange = check(fitted, new.assign(kind="other"))
     assert strange.parts[0].covered == 0
+
+
+def test_groups_that_say_nothing_are_seldom_called_drifted():
+    """Groups drawn by lot, 60 calibrations of 99 rows: binomial tests called 6 of 10 of them drifted."""
+    rng = np.random.default_rng(0)
+    called = 0
+    for _ in range(60):
+        kept = np.sort(rng.random(99))[89]
+        p = np.array([two_sided(int((rng.random(700) <= kept).sum()), 700, TENTH, 99) for _ in range(3)])
+        called += bool((3 * p <= 0.05).any())
+    assert called <= 9
+
+
+def test_small_p_values_keep_their_size_on_both_sides():
+    for k, n, n_calib in ((100_000, 100_000, 0), (99_500, 100_000, 20_000), (80_000, 100_000, 20_000)):
+        assert 0 <= two_sided(k, n, TENTH, n_calib) < 1e-30
+    law = stats.betabinom(500, 900, 100)
+    assert two_sided(495, 500, TENTH, 999) == pytest.approx(2 * law.pmf(range(495, 501)).sum(), rel=1e-9)
+    assert two_sided(0, 10, TENTH) == pytest.approx(2e-10, rel=1e-6)
+
+
+def test_groups_calibrated_apart_have_their_own_number():
+    rows = _rows(5, 900).assign(kind=lambda f: np.where(f["y"] > 0, "p", "n")).drop(columns="y")
+    fitted = assay.fit(rows, "kind", method="mondrian", group="side")
+    assert sum(fitted.about["calib_by_group"].values()) == fitted.about["n_calib"]
+    assert set(fitted.about["calib_by_group"]) == {"left", "right"}

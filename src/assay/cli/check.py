@@ -72,7 +72,7 @@ def check(
         + text.paragraph(
             "",
             f"Promised: {promised:g} of all rows; tested at level {float(found.level):g} (two-sided, exact: "
-            f"{law}; parts: binomial, corrected by Holm). A part has no promise of its own unless the method "
+            f"{law}; parts corrected by Holm). A part has no promise of its own unless the method "
             f"gives one: {fitted.about['guarantee'] or 'its card names no guarantee'}",
             indent=0,
         )

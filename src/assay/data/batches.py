@@ -130,9 +130,13 @@ def _text(path: Path, head: bytes) -> Iterator[pd.DataFrame]:
                     strings_can_be_null=True,
                 ),
             )
+            empty = True
             for batch in reader:
+                empty = False
                 columns = [_trimmed(column) for column in batch.columns]
                 yield arrow_frame(pa.table(columns, names=names), f"{path}: ")
+            if empty:
+                yield pd.DataFrame({name: pd.Series([], dtype=object) for name in names})
     except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
         if isinstance(error, DataError):
             raise

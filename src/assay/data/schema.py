@@ -21,7 +21,7 @@ from assay.data.read import LARGEST
 
 #: values that a text or category column may have and still be listed
 _MOST_VALUES = 10_000
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 _TIME = r"[0-2]\d:[0-5]\d(:[0-5]\d(\.\d+)?)?"
 _WORDS = {"number": "numbers", "bool": "true or false", "date": "dates", "category": "text", "text": "text"}
 

@@ -77,11 +77,12 @@ class CoverageReport:
 def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: Any = 0.05) -> CoverageReport:
     """Test whether a fitted method still covers what it promised, on labelled rows it has not seen.
 
-    All rows together are tested against the exact distribution of the number of covered rows if they are
-    exchangeable with the calibration rows: beta-binomial, for with n calibration rows the coverage that
-    was reached is itself random. A method without calibration rows, and parts of the rows, are tested
-    against 1 - alpha: the number is then binomial. Parts have no promise of their own (unless the method
-    gives one): a part that is below says where to look.
+    Rows are tested against the exact distribution of the number of covered ones if they are exchangeable
+    with the calibration rows: beta-binomial, for with n calibration rows the coverage that was reached is
+    itself random. A method without calibration rows is tested against 1 - alpha: the number is then
+    binomial. Parts are tested likewise; where the method calibrated each group by itself, a group with the
+    number of its own calibration rows. Parts have no promise of their own (unless the method gives one): a
+    part that is below says where to look.
 
     Parameters
     ----------
@@ -113,14 +114,17 @@ def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: A
         (f"size {sizes[rows].min():.4g} to {sizes[rows].max():.4g}", covered[rows])
         for rows in measures.width_groups(order, width=sizes)
     ]
-    parts += _adjusted("size", quintiles, alpha, at)
+    parts += _adjusted("size", quintiles, alpha, at, [n_calib] * len(quintiles))
     if names is not None:
         found = np.unique(names)
         if len(found) > _MOST_GROUPS:
             raise DataError(
                 f"the column {group!r} has {len(found):,} values; at most {_MOST_GROUPS} are groups"
             )
-        parts += _adjusted("group", [(f"{group} {v}", covered[names == v]) for v in found], alpha, at)
+        own = fitted.about["calib_by_group"] if group == fitted.about["group"] else {}
+        counts = [int(own.get(str(v), n_calib)) for v in found]
+        groups = [(f"{group} {v}", covered[names == v]) for v in found]
+        parts += _adjusted("group", groups, alpha, at, counts)
     return CoverageReport(tuple(parts), alpha, at, n_calib, float(sizes.mean()), notices.lines())
 
 
@@ -172,14 +176,20 @@ def two_sided(k: int, n: int, alpha: Fraction, n_calib: int = 0) -> float:
     if n_calib and rank > n_calib:  # too few calibration rows: the sets are everything
         return 1.0 if k == n else 0.0
     law = stats.betabinom(n, rank, n_calib + 1 - rank) if n_calib else stats.binom(n, float(1 - alpha))
-    return float(min(1.0, 2 * min(law.cdf(k), law.sf(k - 1))))
+    below = law.pmf(np.arange(k + 1)).sum()
+    above = law.pmf(np.arange(k, n + 1)).sum()  # not 1 minus the other, which leaves nothing of small ones
+    return float(min(1.0, 2 * min(below, above)))
 
 
 def _adjusted(
-    kind: str, parts: list[tuple[str, NDArray[np.bool_]]], alpha: Fraction, level: Fraction
+    kind: str,
+    parts: list[tuple[str, NDArray[np.bool_]]],
+    alpha: Fraction,
+    level: Fraction,
+    n_calib: list[int],
 ) -> Iterator[Part]:
     """Parts of one kind, with p-values corrected by Holm for their number."""
-    found = [_part(kind, name, covered, alpha, level) for name, covered in parts]
+    found = [_part(kind, *part, alpha, level, n) for part, n in zip(parts, n_calib, strict=True)]
     order = np.argsort([part.p for part in found], kind="stable")
     worst = 0.0
     adjusted = {}

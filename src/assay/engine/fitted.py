@@ -49,7 +49,7 @@ _FACTS: dict[str, Any] = {
     **dict.fromkeys(("seed", "n_rows", "n_train", "n_calib"), int),
     **dict.fromkeys(("targets", "groups", "group_column", "columns", "outcome_columns"), list),
     **dict.fromkeys(("notes", "trust"), list),
-    **dict.fromkeys(("options", "params", "versions"), dict),
+    **dict.fromkeys(("options", "params", "versions", "calib_by_group"), dict),
     **dict.fromkeys(("card", "group"), (str, type(None))),
     "classes": (list, type(None)),
 }
@@ -339,6 +339,7 @@ def fit(
         "group": table.group,
         "group_column": Schema.of(table.frame[[table.group]]).to_list() if by_group else [],
         "groups": sorted(set(map(str, split.groups_train.tolist()))) if by_group else [],  # type: ignore[union-attr]
+        "calib_by_group": _counts(split.groups_calib) if by_group and n_calib else {},
         "classes": None if split.classes is None else [str(label) for label in split.classes],
         "n_rows": len(table),
         "n_train": n_train,
@@ -546,6 +547,12 @@ def _close(got: Any, expected: Any) -> bool:
         return False
     scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
     return bool(np.allclose(got, expected, rtol=0, atol=_PROBE_TOLERANCE * scale, equal_nan=True))
+
+
+def _counts(groups: NDArray[Any] | None) -> dict[str, int]:
+    """How many rows each group has."""
+    names, counts = np.unique([] if groups is None else groups, return_counts=True)
+    return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
 
 
 def _decimal(level: Fraction) -> str:
