@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import csv
-import gzip
 import io
 import json
 import lzma
@@ -20,16 +18,20 @@ import pandas as pd
 
 from assay.core.archive import replacing
 from assay.core.errors import DataError, StoreError
-from assay.data.files import MISSING_CELLS, arrow_frame, header_of, no_such_file, read_file
+from assay.data.files import (
+    ARROW_ERRORS,
+    MISSING_CELLS,
+    OPENERS,
+    arrow_frame,
+    header_of,
+    no_such_file,
+    read_file,
+    refuse_wide,
+)
 
 BATCH_ROWS = 65_536
 #: bytes of a text file that are parsed at a time; a record must fit
 _BLOCK_BYTES = 1 << 24
-_OPENERS: dict[bytes, Callable[[Path, str], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
 #: a spreadsheet takes cells that begin so for formulas
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)|-", re.IGNORECASE)
@@ -95,11 +97,12 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
     try:
         with parquet.ParquetFile(path, pre_buffer=False) as file:
+            refuse_wide(file.metadata.num_columns, path)
             if not file.metadata.num_rows:
                 yield arrow_frame(file.schema_arrow.empty_table(), f"{path}: ")
             for batch in file.iter_batches(_fitting(rows, file.metadata.num_columns)):
                 yield arrow_frame(pa.Table.from_batches([batch]), f"{path}: ", exact=True)
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError) as error:
+    except (pa.ArrowException, *ARROW_ERRORS) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: the Parquet file cannot be read: {error}") from error
@@ -110,7 +113,7 @@ def _text(path: Path, head: bytes) -> Iterator[pd.DataFrame]:
     from pyarrow import csv as pa_csv
 
     opener: Callable[[Path, str], Any] = next(
-        (found for magic, found in _OPENERS.items() if head.startswith(magic)), open
+        (found for magic, found in OPENERS.items() if head.startswith(magic)), open
     )
     try:
         with opener(path, "rb") as packed:
@@ -140,7 +143,11 @@ def _text(path: Path, head: bytes) -> Iterator[pd.DataFrame]:
     except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path}: the text cannot be read: {error}") from error
+        if "straddl" in str(error):
+            size = f"{_BLOCK_BYTES >> 20} MiB"
+            why = f"{path}: a record is longer than {size}; does a quote never end?"
+            raise DataError(why) from error
+        raise DataError(f"{path}: the text cannot be read: {str(error)[:300]}") from error
 
 
 class _Recoded(io.RawIOBase):
@@ -162,17 +169,19 @@ class _Recoded(io.RawIOBase):
         """At most ``size`` bytes; none at the end."""
         if size < 0:
             return b"".join(iter(lambda: self.read(_BLOCK_BYTES), b""))
-        while len(self._pending) < size:
-            more = self._file.read(size - len(self._pending))
+        pieces, length = [self._pending], len(self._pending)
+        while length < size:
+            more = self._file.read(size - length)
+            piece = more
             if self._decoder is not None:
-                text = self._decoder.decode(more, final=not more)
-                self._pending += text.encode("utf-8", "surrogatepass")
-            else:
-                self._pending += more
+                piece = self._decoder.decode(more, final=not more).encode("utf-8", "surrogatepass")
+            pieces.append(piece)
+            length += len(piece)
             if not more:
                 break
-        out, self._pending = self._pending[:size], self._pending[size:]
-        return out
+        whole = b"".join(pieces)
+        self._pending = whole[size:]
+        return whole[:size]
 
 
 def _trimmed(column: Any) -> Any:
