@@ -17,6 +17,7 @@ FILES = (
     "online.py",
     "rps.py",
     "fleet.py",
+    "saved.py",
 )
 
 

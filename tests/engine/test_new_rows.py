@@ -238,3 +238,18 @@ def test_a_python_without_skops_says_what_to_install(here):
 def test_answers_in_lines_are_json(here):
     assert run(["predict", "y.assay", "new.csv", "-o", "o.jsonl"]) == 0
     assert len([json.loads(line) for line in (here / "o.jsonl").read_text().splitlines()]) == 100
+
+
+def test_ten_thousand_classes():
+    from assay.conformal.lac import LACClassifier
+
+    rng = np.random.default_rng(0)
+    scores = rng.random((400, 10_000))
+    y = rng.integers(0, 10_000, 400)
+    scores[np.arange(400), y] += 300
+    proba = scores / scores.sum(axis=1, keepdims=True)
+    fitted = LACClassifier(alpha=0.1).calibrate_proba(proba[:200], y[:200])
+    sets = fitted.predict_set_proba(proba[200:])
+    least = np.sort(proba[np.arange(200), y[:200]])[::-1][180]  # rank ceil(.9 * 201) = 181
+    assert sets.shape == (200, 10_000)
+    assert (sets == (proba[200:] >= least)).all()
