@@ -2,6 +2,7 @@
 
 import bz2
 import contextlib
+import csv
 import gzip
 import io
 import lzma
@@ -76,6 +77,14 @@ def test_deep_quotes_are_text(tmp_path):
     path.write_bytes(b"x,y\n" + b'"' * 100_000 + b",3\n1,2\n")
     frames = [frame for _, frame in read_batches(path)]
     assert [len(cell or "") for cell in frames[0]["x"]] == [49_999, 1]
+
+
+def test_reading_arff_leaves_the_limit_of_csv_fields(tmp_path):
+    path = tmp_path / "t.arff"
+    path.write_bytes(FILES["arff"])
+    before = csv.field_size_limit()
+    as_table(str(path), "y")
+    assert csv.field_size_limit() == before
 
 
 @pytest.mark.slow
