@@ -60,6 +60,7 @@ class LocalExecutor:
         self._packed = packed.contents
         self._table = packed.table
         self._interrupt = InterruptNote()
+        self._number = 0
 
     def __enter__(self) -> Self:
         _remove_leftovers()
@@ -91,7 +92,7 @@ class LocalExecutor:
         source = iter(trials)
         again: deque[Trial] = deque()
         flight: dict[Any, _Flight] = {}
-        number = breaks = 0
+        breaks = 0
         while True:
             self._interrupt.check()
             broken = False
@@ -99,13 +100,13 @@ class LocalExecutor:
                 trial = again.popleft() if again else next(source, None)
                 if trial is None:
                     break
-                number += 1
-                future = self._submit(trial, number)
+                self._number += 1  # not from one again in the next call: files of the dead bear it
+                future = self._submit(trial, self._number)
                 if future is None:
                     again.appendleft(trial)
                     broken = True
                 else:
-                    flight[future] = _Flight(trial, number)
+                    flight[future] = _Flight(trial, self._number)
             if not flight and not broken:
                 return
             rows = []
