@@ -125,7 +125,7 @@ class Brief(Mean):
 class Notes(Mean):
     """Takes a while, and writes into a file when it begins: its seed and its process."""
 
-    def __init__(self, note="", seconds=0.3, random_state=None):
+    def __init__(self, note="", seconds=0.4, random_state=None):
         self.note = note
         self.seconds = seconds
         self.random_state = random_state

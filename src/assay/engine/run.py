@@ -67,7 +67,7 @@ def plan_trials(question: Question) -> list[Trial]:
 def run_question(
     question: Question,
     *,
-    workers: int | None = 1,
+    workers: int | None = None,
     in_process: bool = False,
     store: Store | None = None,
     retry_failed: bool = False,
@@ -81,8 +81,8 @@ def run_question(
     ----------
     question : Question
     workers : int, optional
-        Number of processes, at most one a trial; the numbers do not depend on it. None: one, or with
-        Ray one a CPU of the cluster.
+        Number of processes, at most one a trial; the numbers do not depend on it. By default
+        one, or with Ray one a CPU of the cluster.
     in_process : bool
         Run the trials in this process, without limits.
     store : Store, optional
