@@ -9,16 +9,20 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from test_interruptions import Driver, kept
 from test_run import numbers, question
 
+import assay
 from assay.core.errors import AssayError, MissingDependency, TaskError
 from assay.engine.api import compare
 from assay.engine.environment import Environment
 from assay.engine.executors import seat
 from assay.engine.executors.packing import pack
 from assay.engine.plan import Limits, MethodSpec
+from assay.engine.ray_data import BatchPredictor
 from assay.engine.run import plan_trials, run_question
 from assay.engine.store import Store
 
@@ -50,17 +54,25 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes():
-    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray")
     path = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), path])
     try:
         made = Nodes(2)
     finally:
         os.environ["PYTHONPATH"] = path
-    ray.init(address=made.address, log_to_driver=False, logging_level=logging.CRITICAL)
     yield made
-    ray.shutdown()
     made.cluster.shutdown()
+
+
+@pytest.fixture
+def connected(nodes):
+    """Ray, for tests that use it themselves beside us."""
+    import ray
+
+    ray.init(address=nodes.address, log_to_driver=False, logging_level=logging.CRITICAL)
+    yield ray
+    ray.shutdown()
 
 
 def parent(pid):
@@ -68,71 +80,56 @@ def parent(pid):
 
 
 def rerun(asked, **arguments):
-    """The methods of which a trial is run, rather than taken from the store."""
+    """(methods of which a trial is run anew, how many rows the store had)."""
     events = []
     run_question(asked, progress=events.append, **arguments)
-    new = events[0].done
-    return [event.result.method for event in events[1:]], new
+    return [event.result.method for event in events[1:]], events[0].done
 
 
-def test_rows_equal_those_of_local_processes(nodes, tmp_path, capfd):
-    names = ["Mean", "Least", "Writes", "ChangesItsProcess", "SaysWhatItMeets", "Raises", "KillsItself"]
-    asked = question(*names)
-    local = run_question(asked)[1]
+def test_rows_are_those_of_local_processes(nodes, tmp_path, capfd):
+    names = ["Mean", "Least", "ChangesItsProcess", "SaysWhatItMeets", "Raises", "KillsItself"]
+    ends = ["HoldsTheLock", "AllocatesArrays"]
+    limits = Limits(seconds=4.0, memory=150 * MIB)
+    local = run_question(question(*names, *ends, seeds=(0,), limits=limits), workers=2)[1]
+    asked = question(*names, *ends, "KillsItsHost", seeds=(0,), limits=limits)
     with Store(tmp_path / "runs.db") as store:
-        rows = run_question(asked, backend="ray", store=store)[1]
-        assert numbers(rows) == numbers(local)
-        assert [row.identity for row in rows] == [row.identity for row in local]
-        assert [row.error for row in rows] == [row.error for row in local]
-        assert [len(row.notices) for row in rows] == [len(row.notices) for row in local]
+        rows = run_question(asked, backend="ray", address=nodes.address, store=store)[1]
+        assert [row.status for row in rows[6:]] == ["timed out", "out of memory", "failed"]
+        assert numbers(rows[:-1]) == numbers(local)
+        assert [row.identity for row in rows[:-1]] == [row.identity for row in local]
+        assert [row.error for row in rows[:-1]] == [row.error for row in local]
+        assert [len(row.notices) for row in rows[:-1]] == [len(row.notices) for row in local]
+        assert rows[-1].error.startswith("its node or the process that hosts it was lost 3 times")
         # a row is a row wherever it was made: only what was ended from outside runs again
-        assert rerun(asked, store=store) == (["KillsItself"] * 2, 12)
-        assert rerun(asked, store=store, backend="ray", address=nodes.address) == (["KillsItself"] * 2, 12)
+        assert rerun(question(*names, *ends, seeds=(0,), limits=limits), store=store) == (["KillsItself"], 7)
+        assert rows[-1].detail["ended_from_outside"]
     assert capfd.readouterr() == ("", "")
 
 
-def test_limits_hold_and_a_trial_that_takes_its_host_along_is_one_row(nodes):
-    limits = Limits(seconds=2.0, memory=150 * MIB)
-    asked = question("HoldsTheLock", "AllocatesArrays", "KillsItsHost", "Mean", seeds=(0,), limits=limits)
-    rows = run_question(asked, backend="ray")[1]
-    assert [row.status for row in rows] == ["timed out", "out of memory", "failed", "ok"]
-    assert rows[0].error == "killed at the time limit of 2 s"
-    assert "ended_from_outside" not in rows[1].detail
-    assert rows[2].error.startswith("its node or the process that hosts it was lost 3 times")
-    assert rows[2].detail["ended_from_outside"]
-
-
-def test_drivers_that_are_killed_or_stopped_are_gone_on_from(nodes, tmp_path, monkeypatch):
-    import ray
-
-    path = tmp_path / "runs.db"
-    monkeypatch.setenv("ASSAY_TEST_RAY", nodes.address)
-    first = Driver(tmp_path, path, 2, 30)
-    assert first.wait_for("row")
-    first.process.kill()
-    first.end()
-    after_kill = kept(path)
-    second = Driver(tmp_path, path, 2, 30)
-    assert second.wait_for("row")
-    os.killpg(second.process.pid, signal.SIGINT)
-    out, err = second.end()
-    assert second.process.returncode == 130
-    assert err == ""
-    assert "have not run" in out
-    assert 1 <= after_kill < kept(path) < 90
-    asked = question("Brief", "Mean", "Raises", seeds=tuple(range(30)))
-    with Store(path) as store:
-        done = kept(path)
-        ran, reused = rerun(asked, store=store, workers=2)
-        assert (len(ran), reused) == (90 - done, done)
-        assert kept(path) == 90
-        assert numbers(run_question(asked, store=store)[1]) == numbers(
-            run_question(asked, in_process=True)[1]
-        )
-    deadline = time.monotonic() + 30
-    while ray.available_resources().get("CPU", 0) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert ray.available_resources()["CPU"] == 2, "seats are left of a driver that is gone"
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
+def test_a_saved_method_predicts_a_data_set_of_ray_and_the_connection_stays(connected, tmp_path):
+    data = pytest.importorskip("ray.data")
+    data.DataContext.get_current().enable_progress_bars = False
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=600), "town": rng.choice(["Ulm", "Bonn"], 600)})
+    fitted = assay.fit(table.assign(y=table["a"] + rng.normal(size=600)), "y", method="split")
+    fitted.save(tmp_path / "a.assay")
+    table.assign(id=range(600)).to_parquet(tmp_path / "rows.parquet")
+    answers = data.read_parquet(str(tmp_path / "rows.parquet")).map_batches(
+        BatchPredictor,
+        fn_constructor_args=((tmp_path / "a.assay").read_bytes(),),
+        fn_constructor_kwargs={"keep": ["id"]},
+        batch_format="pandas",
+        batch_size=100,
+        concurrency=1,
+    )
+    got = answers.to_pandas().set_index("id").sort_index()
+    expected = fitted.predict(table)
+    assert list(got.columns) == list(expected.columns)
+    np.testing.assert_array_equal(got.to_numpy(), expected.to_numpy())
+    assert run_question(question("Mean", seeds=(0,)), backend="ray")[1][0].status == "ok"
+    assert connected.is_initialized()
 
 
 def test_a_node_that_is_lost_midway_loses_nothing_and_repeats_nothing(nodes, tmp_path, capfd):
@@ -154,7 +151,8 @@ def test_a_node_that_is_lost_midway_loses_nothing_and_repeats_nothing(nodes, tmp
         return next((process for seed, process in begun.items() if seed not in finished), None)
 
     with Store(tmp_path / "runs.db") as store:
-        rows = run_question(asked, backend="ray", store=store, progress=progress)[1]
+        arguments = {"backend": "ray", "address": nodes.address, "progress": progress}
+        rows = run_question(asked, store=store, **arguments)[1]
     assert len(nodes.nodes) == 1
     assert len(note.read_text().splitlines()) > 16, "the node had no trial when it was lost"
     assert kept(tmp_path / "runs.db") == 16
@@ -162,17 +160,46 @@ def test_a_node_that_is_lost_midway_loses_nothing_and_repeats_nothing(nodes, tmp
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_cluster_of_ones_own_is_silent_and_leaves_nothing(tmp_path):
+def test_ctrl_c_on_a_cluster_of_ones_own_leaves_what_is_done_and_nothing_else(tmp_path, monkeypatch):
     pytest.importorskip("ray")
-    command = [sys.executable, "-m", "assay", "compare", "diabetes", "--methods", "split", "--seeds", "1"]
-    command += ["--store", "runs.db", "--report", "r.html", "--backend", "ray", "--workers", "1", "--quiet"]
-    environment = {**os.environ, "TMPDIR": "/tmp"}
-    before = set(os.listdir("/tmp"))
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Which prediction intervals does split give")
-    new = [name for name in set(os.listdir("/tmp")) - before if name.startswith("assay-ray-")]
-    assert new == []
+    path = tmp_path / "runs.db"
+    monkeypatch.setenv("ASSAY_TEST_RAY", "own")
+    driver = Driver("/tmp", path, 1, 40)
+    assert driver.wait_for("row")
+    os.killpg(driver.process.pid, signal.SIGINT)
+    out, err = driver.end()
+    assert (driver.process.returncode, err) == (130, "")
+    assert "of 120 trials have not run" in out.splitlines()[-1]
+    driver.assert_nothing_left()
+    assert [name for name in os.listdir("/tmp") if name.startswith("assay-ray-")] == []
+    done = kept(path)
+    assert 1 <= done < 120
+    with Store(path) as store:
+        asked = question("Brief", "Mean", "Raises", seeds=tuple(range(40)))
+        ran, reused = rerun(asked, store=store, in_process=True)
+        assert (len(ran), reused) == (120 - done, done)
+        assert kept(path) == 120
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_leaves_the_cluster_free(connected, nodes, tmp_path, monkeypatch):
+    path = tmp_path / "runs.db"
+    monkeypatch.setenv("ASSAY_TEST_RAY", nodes.address)
+    driver = Driver(tmp_path, path, 2, 60)
+    assert driver.wait_for("row")
+    driver.process.kill()
+    driver.end()
+    done = kept(path)
+    assert 1 <= done < 180
+    deadline = time.monotonic() + 30
+    while connected.available_resources().get("CPU", 0) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert connected.available_resources()["CPU"] == 2, "seats are left of a driver that is gone"
+    with Store(path) as store:
+        asked = question("Brief", "Mean", "Raises", seeds=tuple(range(60)))
+        assert rerun(asked, store=store, backend="ray")[1] == done
+        rows = run_question(asked, store=store)[1]
+        assert numbers(rows) == numbers(run_question(asked, in_process=True)[1])
 
 
 def test_a_node_that_differs_is_refused_by_name(nodes, monkeypatch):
@@ -180,7 +207,7 @@ def test_a_node_that_differs_is_refused_by_name(nodes, monkeypatch):
     facts = {**real.facts, "numpy": "1.0", "the sources of assay": "others"}
     monkeypatch.setattr(Environment, "of", lambda asked: replace(real, facts=facts))
     with pytest.raises(AssayError, match=r"differs(.|\n)*numpy: 2\S+, and 1.0 where it was asked\n.*sources"):
-        run_question(question("Mean"), backend="ray")
+        run_question(question("Mean"), backend="ray", address=nodes.address)
 
 
 def test_an_environment_knows_what_is_not_there():

@@ -129,7 +129,7 @@ class RankSketch:
         k is that of the level ``(alpha - failure) / (1 - failure)``, and ``error(failure)`` ranks are
         added: the k-th smallest of n is not missed with probability ``1 - failure``, and
         ``(1 - failure) (1 - (alpha - failure) / (1 - failure)) = 1 - alpha``. What is paid is size: the
-        coverage is larger than that of the exact threshold by about ``2 error(failure) / n + failure`` at most.
+        coverage exceeds that of the exact threshold by about ``2 error(failure) / n + failure`` at most.
 
         Parameters
         ----------

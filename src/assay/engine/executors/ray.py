@@ -241,8 +241,14 @@ class RayExecutor:
             ) from error
         finally:
             self._connected_here = self._ray.is_initialized()
+            if self._connected_here:
+                self._show_messages(False)
             for number, handler in before.items():
                 _put_back(number, handler)
+
+    def _show_messages(self, shown: bool) -> None:
+        """Whether this process prints what the cluster says; log_to_driver leaves errors of nodes out."""
+        self._ray._private.worker._worker_logs_enabled = shown
 
     def _own_folder(self) -> str | None:
         """A folder for the logs and sockets of a cluster of our own, removed with it."""
@@ -255,6 +261,7 @@ class RayExecutor:
     def _disconnect(self) -> None:
         if self._connected_here:
             self._ray.shutdown()
+            self._show_messages(True)
             self._connected_here = False
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
