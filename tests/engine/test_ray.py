@@ -164,21 +164,21 @@ def test_ctrl_c_on_a_cluster_of_ones_own_leaves_what_is_done_and_nothing_else(tm
     pytest.importorskip("ray")
     path = tmp_path / "runs.db"
     monkeypatch.setenv("ASSAY_TEST_RAY", "own")
-    driver = Driver("/tmp", path, 1, 40)
+    driver = Driver("/tmp", path, 1, 24)
     assert driver.wait_for("row")
     os.killpg(driver.process.pid, signal.SIGINT)
     out, err = driver.end()
     assert (driver.process.returncode, err) == (130, "")
-    assert "of 120 trials have not run" in out.splitlines()[-1]
+    assert "of 72 trials have not run" in out.splitlines()[-1]
     driver.assert_nothing_left()
     assert [name for name in os.listdir("/tmp") if name.startswith("assay-ray-")] == []
     done = kept(path)
-    assert 1 <= done < 120
+    assert 1 <= done < 72
     with Store(path) as store:
-        asked = question("Brief", "Mean", "Raises", seeds=tuple(range(40)))
-        ran, reused = rerun(asked, store=store, in_process=True)
-        assert (len(ran), reused) == (120 - done, done)
-        assert kept(path) == 120
+        asked = question("Brief", "Mean", "Raises", seeds=tuple(range(24)))
+        ran, reused = rerun(asked, store=store)
+        assert (len(ran), reused) == (72 - done, done)
+        assert kept(path) == 72
 
 
 @pytest.mark.slow

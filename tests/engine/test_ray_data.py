@@ -1,5 +1,7 @@
 """A saved method on batches, as Ray Data gives them; with Ray itself in test_ray.py."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -41,6 +43,10 @@ def test_what_is_strange_is_said_and_what_is_wrong_refused(saved, homes, tmp_pat
     predictor = BatchPredictor(saved)
     with pytest.warns(AssayWarning, match="town"):
         predictor(homes[["area", "town"]].assign(town="Kiel"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor(homes[["area", "town"]].assign(town="Kiel"))
+    assert predictor.notices.lines()[0].startswith("town: 800 rows")
     with pytest.raises(DataError, match="area"):
         predictor(homes[["town"]])
     with pytest.raises(BrokenArchive):

@@ -40,6 +40,11 @@ class BatchPredictor:
     trusted : names
         As in :func:`assay.load`.
 
+    Attributes
+    ----------
+    fitted : the loaded method
+    notices : what was strange in the batches so far, counted
+
     Raises
     ------
     MethodError
@@ -56,6 +61,7 @@ class BatchPredictor:
         trusted: Collection[str] = (),
     ) -> None:
         self.keep = tuple(keep)
+        self.notices = Notices()
         fitted = _load(saved, trusted)
         if not isinstance(fitted, FittedMethod):
             raise MethodError(
@@ -67,11 +73,11 @@ class BatchPredictor:
     def __call__(self, batch: pd.DataFrame) -> pd.DataFrame:
         """The answers of :meth:`FittedMethod.predict` to one batch, after the columns to keep.
 
-        What is strange in the rows is said by an AssayWarning.
+        What is strange in the rows is said once by an AssayWarning, when it is first met.
         """
-        notices = Notices()
-        pieces = list(self.fitted.predict_batches(batch, notices=notices, keep=self.keep))
-        for line in notices.lines():
+        known = len(self.notices.lines())
+        pieces = list(self.fitted.predict_batches(batch, notices=self.notices, keep=self.keep))
+        for line in self.notices.lines()[known:]:
             warnings.warn(line, AssayWarning, stacklevel=2)
         if pieces:
             return pd.concat(pieces)
