@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from test_run import numbers, question
 
 import assay
 from assay.core.errors import AssayError, MissingDependency, TaskError
+from assay.core.quantiles import conformal_quantile
 from assay.engine.api import compare
 from assay.engine.environment import Environment
 from assay.engine.executors import seat
@@ -130,6 +132,26 @@ def test_a_saved_method_predicts_a_data_set_of_ray_and_the_connection_stays(conn
     np.testing.assert_array_equal(got.to_numpy(), expected.to_numpy())
     assert run_question(question("Mean", seeds=(0,)), backend="ray")[1][0].status == "ok"
     assert connected.is_initialized()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
+def test_what_the_page_says_of_ray_runs(connected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(size=300), "y": rng.normal(size=300)})
+    assay.fit(rows, "y", method="split").save("price.assay")
+    (tmp_path / "rows").mkdir()
+    rows.drop(columns="y").assign(id=range(300)).to_parquet("rows/part.parquet")
+    parts = [rng.exponential(size=5000) for _ in range(5)]
+    names = {"parts": 5, "scores_of": lambda part: [parts[part]]}
+    page = (HERE.parents[1] / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for block in blocks:
+        exec(block.replace("concurrency=4", "concurrency=1").replace("/data/", f"{tmp_path}/"), names)
+    assert len(blocks) == 2
+    assert names["q"] == conformal_quantile(np.concatenate(parts), 0.1)
+    assert sorted(pd.read_parquet("answers")["id"]) == list(range(300))
 
 
 def test_a_node_that_is_lost_midway_loses_nothing_and_repeats_nothing(nodes, tmp_path, capfd):
