@@ -16,7 +16,10 @@ FILES = (
     "kernel_weighted.py",
     "online.py",
     "rps.py",
+    "bincp.py",
     "fleet.py",
+    "streamline.py",
+    "ensembles.py",
 )
 
 

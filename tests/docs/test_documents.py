@@ -48,10 +48,21 @@ def test_the_documents_show_every_command():
     assert shown >= set(cli.list_commands(None))
 
 
-_RUN = ("start", "production", "many-machines")
 _PYTHON = [
     pytest.param(path, i, id=f"{path.name}-{i}")
-    for path in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in _RUN))
+    for path in (
+        ROOT / "README.md",
+        *(
+            ROOT / "docs" / name
+            for name in (
+                "start.md",
+                "production.md",
+                "many-machines.md",
+                "streamline.md",
+                "tasks/predictive.md",
+            )
+        ),
+    )
     for i in range(len(blocks(path, "python")))
 ]
 

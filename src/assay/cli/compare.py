@@ -11,19 +11,27 @@ import click
 
 from assay.cli import text
 from assay.cli.main import State
-from assay.cli.options import check_writable, names, size, store_option, store_path
+from assay.cli.options import (
+    FILE,
+    alpha_option,
+    check_writable,
+    drop_option,
+    json_option,
+    names,
+    size,
+    store_option,
+    store_path,
+)
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("data", metavar="FILE", required=False)
 @click.option(
     "--proba",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="In place of FILE: class probabilities, an NPZ with arrays proba (n, K) and y (n,), perhaps groups "
     "and classes. No model is trained.",
@@ -33,13 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN[,...]",
     help="The column to predict, or several with commas between; a built-in set knows its own.",
 )
-@click.option(
-    "--alpha",
-    default="0.1",
-    show_default=True,
-    metavar="SHARE",
-    help="The share that may be missed: 0.1 asks for 90 % coverage.",
-)
+@alpha_option
 @click.option(
     "--methods",
     callback=names,
@@ -76,7 +78,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN",
     help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
-@click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
+@click.option(
+    "--shifted",
+    metavar="FILE",
+    help="Rows on which methods should be less sure, or 'permute': shuffled test rows; for predictive.",
+)
+@click.option(
+    "--radius",
+    type=click.FloatRange(0),
+    metavar="DISTANCE",
+    help="How far rows may be moved, in standard deviations; with --task attack.  [default: 0.25]",
+)
+@click.option(
+    "--noise-scale",
+    type=click.FloatRange(0, min_open=True),
+    metavar="DEVIATION",
+    help="Of the noise that robust methods add; with --task attack.  [default: 0.25]",
+)
+@drop_option
 @click.option(
     "--workers",
     type=click.IntRange(1),
@@ -90,10 +109,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--memory", callback=size, metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
 @store_option
-@click.option(
-    "--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]"
-)
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write all results as JSON.")
+@click.option("--report", type=FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]")
+@json_option
 @click.option("--name", help="What to call the data in the report.  [default: the file's name]")
 @click.option("--retry-failed", is_flag=True, help="Run kept trials that failed once more.")
 @click.option(
@@ -127,6 +144,9 @@ def compare(
     group: str | None,
     horizon: int,
     forecast: str | None,
+    radius: float | None,
+    noise_scale: float | None,
+    shifted: str | None,
     drop: tuple[str, ...] | None,
     workers: int | None,
     timeout: float | None,
@@ -191,6 +211,9 @@ def compare(
                     group=group,
                     horizon=horizon,
                     forecast=forecast,
+                    radius=radius,
+                    noise_scale=noise_scale,
+                    shifted=shifted,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:
