@@ -81,6 +81,10 @@ def parent(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def own_folders():
+    return {name for name in os.listdir("/tmp") if name.startswith("assay-ray-")}
+
+
 def rerun(asked, **arguments):
     """(methods of which a trial is run anew, how many rows the store had)."""
     events = []
@@ -186,14 +190,16 @@ def test_ctrl_c_on_a_cluster_of_ones_own_leaves_what_is_done_and_nothing_else(tm
     pytest.importorskip("ray")
     path = tmp_path / "runs.db"
     monkeypatch.setenv("ASSAY_TEST_RAY", "own")
-    driver = Driver("/tmp", path, 1, 24)
+    before = own_folders()
+    driver = Driver(tmp_path, path, 1, 24)
     assert driver.wait_for("row")
     os.killpg(driver.process.pid, signal.SIGINT)
     out, err = driver.end()
     assert (driver.process.returncode, err) == (130, "")
     assert "of 72 trials have not run" in out.splitlines()[-1]
     driver.assert_nothing_left()
-    assert [name for name in os.listdir("/tmp") if name.startswith("assay-ray-")] == []
+    assert own_folders() <= before
+    assert os.listdir(tmp_path) == ["runs.db"]
     done = kept(path)
     assert 1 <= done < 72
     with Store(path) as store:
@@ -263,6 +269,10 @@ def test_what_cannot_be_asked(monkeypatch):
         compare("diabetes", address="auto")
     with pytest.raises(TaskError, match="give one"):
         compare("diabetes", backend="ray", in_process=True)
+    with pytest.raises(AssayError, match=r"no Ray cluster at 127.0.0.1:1: .*; `ray start --head` starts"):
+        compare("diabetes", methods=["split"], backend="ray", address="127.0.0.1:1")
+    with pytest.raises(TaskError, match="neither auto nor HOST:PORT"):
+        compare("diabetes", methods=["split"], backend="ray", address="here")
     with pytest.raises(TaskError, match="on a node of the cluster"):
         compare("diabetes", methods=["split"], backend="ray", address="ray://host:10001")
     monkeypatch.setitem(sys.modules, "ray", None)

@@ -2,7 +2,8 @@
 
 A seat (an actor of one CPU) carries out one trial at a time in a worker process of its own. When its
 node or its process is lost, the trial goes to another seat: a row is made of what comes back, so that
-a trial that ran twice has one row. Nothing is kept on the nodes.
+a trial that ran twice has one row. A seat that is killed leaves its copy of the question in the temporary
+folder of its node, where the next seat removes it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -34,8 +36,9 @@ _FAREWELL = 5.0
 #: seats that a trial may lose before it is a row itself: it may be what takes them down
 _LOSSES = 3
 _BREAKS_IN_A_ROW = 3
-#: a longer path has no room for the names of Ray's sockets
-_LONGEST_FOLDER = 40
+_KNOCK_SECONDS = 10.0
+#: a longer path of the temporary folder has no room for the names of Ray's sockets
+_LONGEST_PATH = 20
 
 
 class RayExecutor:
@@ -219,26 +222,26 @@ class RayExecutor:
         """Join the cluster, or start one here; a program that is connected stays so."""
         if self._ray.is_initialized():
             return
+        if self._address is not None and self._address != "auto":
+            _knock(self._address)
         quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             if self._address is not None:
                 self._ray.init(address=self._address, **quiet)
             else:
-                with _environment(RAY_USAGE_STATS_ENABLED="0"):
+                self._folder = folder = _short_folder()
+                # seats that are killed leave their files there, to be removed with it
+                with _environment(RAY_USAGE_STATS_ENABLED="0", TMPDIR=folder):
                     self._ray.init(
                         address="local",
                         num_cpus=self._workers,
                         include_dashboard=False,
-                        _temp_dir=self._own_folder(),
+                        _temp_dir=folder,
                         **quiet,
                     )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            where = self._address or "this machine"
-            raise AssayError(
-                f"no Ray cluster at {where}: {error}; `ray start --head` starts one, and without an address "
-                "the comparison does so itself"
-            ) from error
+            raise AssayError(_no_cluster(self._address or "this machine", error)) from error
         finally:
             self._connected_here = self._ray.is_initialized()
             if self._connected_here:
@@ -249,14 +252,6 @@ class RayExecutor:
     def _show_messages(self, shown: bool) -> None:
         """Whether this process prints what the cluster says; log_to_driver leaves errors of nodes out."""
         self._ray._private.worker._worker_logs_enabled = shown
-
-    def _own_folder(self) -> str | None:
-        """A folder for the logs and sockets of a cluster of our own, removed with it."""
-        folder = tempfile.mkdtemp(prefix="assay-ray-")
-        self._folder = folder
-        if len(folder) <= _LONGEST_FOLDER:
-            return folder
-        return None
 
     def _disconnect(self) -> None:
         if self._connected_here:
@@ -273,6 +268,31 @@ def _lost(trial: Trial, error: Exception) -> TrialResult:
     text = f"its node or the process that hosts it was lost {_LOSSES} times; the last time Ray said:\n{error}"
     detail = {"ended_from_outside": True}
     return TrialResult(trial.identity, trial.method.name, trial.seed, "failed", {}, 0.0, text, detail)
+
+
+def _knock(address: str) -> None:
+    """Refuse an address at which nobody listens: Ray itself would wait there for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise TaskError(f"address {address!r} is neither auto nor HOST:PORT, such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise AssayError(_no_cluster(address, error)) from error
+
+
+def _no_cluster(address: str, error: Exception) -> str:
+    return (
+        f"no Ray cluster at {address}: {error}; `ray start --head` starts one, and without an address the "
+        "comparison does so itself"
+    )
+
+
+def _short_folder() -> str:
+    """A new temporary folder in which Ray can make sockets."""
+    usual = tempfile.gettempdir()
+    is_short = len(usual) <= _LONGEST_PATH or sys.platform == "win32"
+    return tempfile.mkdtemp(prefix="assay-ray-", dir=usual if is_short else "/tmp")
 
 
 def _put_back(number: int, handler: Any) -> None:
