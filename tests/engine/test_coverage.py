@@ -59,7 +59,7 @@ def test_the_evidence_is_a_martingale_where_nothing_has_drifted(n_calib):
 
 
 def test_whoever_looks_after_every_row_is_rarely_misled():
-    """Calm methods, looked at after each row: the evidence ever reaches 1 / level for a share of the level."""
+    """Calm methods, looked at after each row: the evidence reaches 1 / level in a share of the level."""
     rng = np.random.default_rng(0)
     n_calib, rows, draws, level = 99, 300, 300, 0.05
     reach = rng.beta(90, 10, size=(draws, 1))
