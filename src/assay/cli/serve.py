@@ -22,8 +22,6 @@ from assay.core.errors import DataError, MissingDependency
 if TYPE_CHECKING:
     import uvicorn
 
-    from assay.serve.app import Service
-
 
 @click.command(short_help="Answer requests over HTTP with a saved method.")
 @click.argument("saved", metavar="SAVED", type=FILE)
@@ -129,6 +127,7 @@ def serve(
             click.echo(f"warning: restored; lost: {feedback.lost}", err=True)
         limits = Limits(max_rows, max_bytes, timeout, threads or min(4, os.cpu_count() or 1), max_requests)
         service = Service(fitted, {"file": saved.name, **about(saved)}, feedback, limits)
+        stack.callback(service.close)
         config = uvicorn.Config(
             build(service),
             log_config=None,
@@ -139,7 +138,7 @@ def serve(
             timeout_graceful_shutdown=math.ceil(timeout),
         )
         server = uvicorn.Server(config)
-        stack.enter_context(_stopped_by_signals(server, service))
+        stack.enter_context(_stopped_by_signals(server))
         _say(saved, listener, feedback.durable)
         server.run(sockets=[listener])
     return 0
@@ -169,14 +168,14 @@ def _say(saved: Path, listener: socket.socket, durable: bool) -> None:
 
 
 @contextmanager
-def _stopped_by_signals(server: uvicorn.Server, service: Service) -> Iterator[None]:
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """SIGTERM and SIGINT end the server, and nothing more.
 
     The server passes a signal on to the handlers that it found, once it has ended; they are these.
     """
 
     def note(*_: object) -> None:
-        service.stopping = server.should_exit = True
+        server.should_exit = True
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

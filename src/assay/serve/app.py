@@ -9,9 +9,8 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -77,7 +76,6 @@ class Service:
         self.fitted, self.feedback, self.limits = fitted, feedback, limits
         self.facts = plain({**facts, "service": __version__, "limits": vars(limits)})
         self.metrics = Metrics()
-        self.stopping = False
         about = fitted.about
         self._known = list(
             dict.fromkeys(
@@ -159,7 +157,6 @@ class Service:
 
     def close(self) -> None:
         """End the threads once they have done what they are at, and let the state go."""
-        self.stopping = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.shutdown(wait=True)
         self.feedback.close()
@@ -193,15 +190,7 @@ class Service:
 
 
 def build(service: Service) -> FastAPI:
-    """The ASGI application of a service."""
-
-    @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            service.close()
-
+    """The ASGI application of a service, which whoever made it closes."""
     fitted, rows = service.fitted, service.limits.rows
     app = FastAPI(
         title=f"assay: {fitted.about['method']} for {fitted.target}",
@@ -209,7 +198,6 @@ def build(service: Service) -> FastAPI:
         description=fitted.about["guarantee"] or "",
         docs_url=None,  # those pages load scripts from elsewhere
         redoc_url=None,
-        lifespan=life,
     )
     app.add_middleware(_Measured, metrics=service.metrics)
     _add_errors(app)
@@ -273,13 +261,13 @@ def build(service: Service) -> FastAPI:
 
     @app.get(
         "/ready",
-        summary="Whether requests may be sent here",
+        summary="Whether there is room for a request",
         response_class=Response,
         responses=_responses(_HEALTH, 503),
     )
     async def ready() -> Response:
-        if service.stopping:
-            raise HTTPException(503, "stopping")
+        if service.inside >= service.limits.requests:
+            raise HTTPException(503, f"all {service.limits.requests} places are taken")
         return _json({"status": "ready"})
 
     @app.get(
@@ -321,7 +309,7 @@ _WORDS = {
     413: "Too many bytes or rows.",
     415: "The body is not said to be JSON.",
     422: "The rows cannot be used: what, in which column, how many.",
-    503: "Too many requests at a time, or stopping.",
+    503: "Too many requests at a time, or feedback cannot be kept.",
     504: "No answer in time.",
 }
 _HEALTH = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
