@@ -132,3 +132,12 @@ def test_label_sets_and_labels_never_seen():
     assert not check(fitted, new).drifted
     strange = check(fitted, new.assign(kind="other"))
     assert strange.parts[0].covered == 0
+
+
+@pytest.mark.parametrize("cell", ["NA", "", 1e200])
+def test_an_outcome_that_turns_out_to_be_missing_is_not_missed(fitted, cell):
+    rows = _rows(4, 40).astype({"y": object})
+    rows.loc[:9, "y"] = cell
+    found = check(fitted, rows)
+    assert found.parts[0].rows == 30
+    assert any("10 rows without an outcome, left out" in line for line in found.notices)
