@@ -9,7 +9,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("schemathesis")
 
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from questions import QUESTIONS, fitted
 from schemathesis import GenerationMode
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
@@ -41,6 +41,7 @@ def ask(question, method, path, mode, examples, derandomize=True):
         deadline=None,
         derandomize=derandomize,
         database=None,
+        phases=[Phase.generate],  # shrinking takes minutes
         suppress_health_check=list(HealthCheck),
     )
     @given(case=schema_of(question)[path][method].as_strategy(generation_mode=mode))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from assay.data.read import LARGEST
 from assay.data.schema import Column
 from assay.engine.fitted import FittedMethod
 from assay.serve.body import MOST_OTHERS
@@ -171,6 +172,8 @@ def _value(column: Column, *, outcome: bool = False) -> Json:
     made: Json = {"type": kind if outcome or column.kind == "bool" else [kind, "null"]}
     if column.kind == "date":
         made["pattern"] = _DATE
+    if column.kind == "number":
+        made |= {"minimum": -LARGEST, "maximum": LARGEST}  # beyond is taken for missing
     return {**made, "description": "; ".join(said)}
 
 
