@@ -2,9 +2,9 @@
 
     python benchmarks/serve.py --json serve.json
 
-Starts `assay serve` on this machine, with keep-alive connections of one client process that has a thread for
-each. The answers are compared with those in process. By the clock: a service waits, so processor time of
-the client alone says little; client and service share the cores.
+Starts `assay serve` on this machine and asks it over keep-alive connections, a thread of this process each;
+the answers are compared with those in process. Client and service share the cores. Processor time is that of
+the service alone, from Linux. The ways take turns.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import json
 import os
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -32,7 +34,51 @@ from assay.data.schema import Notices
 
 ROWS = (1, 8, 64, 1024)
 CONNECTIONS = (1, 8)
-SECONDS = 4.0
+ROUNDS = 5
+#: of a round
+SECONDS = 1.0
+
+
+class Round(NamedTuple):
+    """Latencies, and time by the clock and of the processor that is asked."""
+
+    seconds: list[float]
+    clock: float
+    cpu: float
+
+
+class Served:
+    """The service as a process of its own."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "assay",
+            "serve",
+            "m.assay",
+            "--port",
+            "0",
+            "--threads",
+            str(threads),
+        ]
+        self._process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        self.port = int(re.findall(r":(\d+)$", self._process.stdout.readline())[0])
+
+    def cpu(self) -> float:
+        """Seconds of the processor so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
 
 
 def table(n: int, seed: int = 0) -> pd.DataFrame:
@@ -45,35 +91,34 @@ def table(n: int, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def in_process(fitted: Any, pieces: list[pd.DataFrame]) -> list[float]:
-    """Seconds of each call of predict."""
+def in_process(fitted: Any, pieces: list[pd.DataFrame]) -> Round:
+    """A round of calls of predict."""
     seconds: list[float] = []
-    end = time.perf_counter() + SECONDS
-    while (start := time.perf_counter()) < end:
+    cpu, start = time.process_time(), time.perf_counter()
+    while (begun := time.perf_counter()) < start + SECONDS:
         fitted.predict(pieces[len(seconds) % len(pieces)], notices=Notices())
-        seconds.append(time.perf_counter() - start)
-    return seconds
+        seconds.append(time.perf_counter() - begun)
+    return Round(seconds, time.perf_counter() - start, time.process_time() - cpu)
 
 
-def over_http(port: int, bodies: list[bytes], connections: int) -> tuple[list[float], float]:
-    """(seconds of each request, seconds in all) of so many connections that ask without pause."""
+def over_http(service: Served, bodies: list[bytes], connections: int) -> Round:
+    """A round of requests of so many connections that ask without pause."""
     seconds: list[list[float]] = [[] for _ in range(connections)]
-    end = time.perf_counter() + SECONDS
+    cpu, start = service.cpu(), time.perf_counter()
 
     def ask(number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        while (start := time.perf_counter()) < end:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port)
+        while (begun := time.perf_counter()) < start + SECONDS:
             post(connection, bodies[(number + len(seconds[number])) % len(bodies)])
-            seconds[number].append(time.perf_counter() - start)
+            seconds[number].append(time.perf_counter() - begun)
         connection.close()
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(connections)]
-    start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return [s for own in seconds for s in own], time.perf_counter() - start
+    return Round([s for own in seconds for s in own], time.perf_counter() - start, service.cpu() - cpu)
 
 
 def post(connection: http.client.HTTPConnection, body: bytes) -> bytes:
@@ -86,48 +131,46 @@ def post(connection: http.client.HTTPConnection, body: bytes) -> bytes:
     return content
 
 
-def quantiles(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds."""
-    found = np.quantile(seconds, [0.5, 0.95, 0.99]) * 1000
-    return dict(zip(("p50_ms", "p95_ms", "p99_ms"), map(float, found), strict=True))
-
-
 def measure(folder: Path, threads: int) -> list[dict[str, Any]]:
     """One record a number of rows and way of asking."""
     fitted = assay.fit(table(4000), "y", method="split")
     fitted.save(folder / "m.assay")
-    command = [sys.executable, "-m", "assay", "serve", "m.assay", "--port", "0", "--threads", str(threads)]
-    service = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    assert service.stdout is not None
-    try:
-        port = int(re.findall(r":(\d+)$", service.stdout.readline())[0])
+    with Served(folder, threads) as service:
         found = []
         for rows in ROWS:
             pieces = [table(rows, seed).drop(columns="y") for seed in range(1, 21)]
             bodies = [json.dumps({"rows": piece.to_dict("records")}).encode() for piece in pieces]
-            check(port, bodies[0], fitted.predict(pieces[0], notices=Notices()))
-            calls = in_process(fitted, pieces)
-            alone = statistics.median(calls)
-            rate = rows / statistics.mean(calls)
-            found.append({"rows": rows, "way": "in process", "rows_a_second": rate, **quantiles(calls)})
+            check(service.port, bodies[0], fitted.predict(pieces[0], notices=Notices()))
+            ways: dict[str, Callable[[], Round]] = {"in process": partial(in_process, fitted, pieces)}
             for connections in CONNECTIONS:
-                seconds, total = over_http(port, bodies, connections)
-                served = rows * len(seconds) / total
-                found.append(
-                    {
-                        "rows": rows,
-                        "way": f"HTTP, {connections} at a time",
-                        "rows_a_second": served,
-                        **quantiles(seconds),
-                        "latency_ratio": statistics.median(seconds) / alone,
-                        "rate_ratio": served / rate,
-                    }
-                )
+                ways[f"HTTP, {connections} at a time"] = partial(over_http, service, bodies, connections)
+            rounds: dict[str, list[Round]] = {way: [] for way in ways}
+            for _ in range(ROUNDS):  # in turn: what else the machine does falls on all of them
+                for way, run in ways.items():
+                    rounds[way].append(run())
+            found += [summary(rows, way, rounds[way], rounds["in process"]) for way in ways]
         return found
-    finally:
-        service.send_signal(signal.SIGTERM)
-        service.wait(30)
-        service.stdout.close()
+
+
+def summary(rows: int, way: str, rounds: list[Round], alone: list[Round]) -> dict[str, Any]:
+    """Rows a second, quantiles of latency, processor time of a request, and ratios to calls in process."""
+    latency = np.concatenate([r.seconds for r in rounds])
+    p50, p95, p99 = (np.quantile(latency, [0.5, 0.95, 0.99]) * 1000).tolist()
+    return {
+        "rows": rows,
+        "way": way,
+        "rows_a_second": rows * median(len(r.seconds) / r.clock for r in rounds),
+        "p50_ms": p50,
+        "p95_ms": p95,
+        "p99_ms": p99,
+        "cpu_ms": 1000 * median(r.cpu / len(r.seconds) for r in rounds),
+        "latency_ratio": median(
+            median(r.seconds) / median(a.seconds) for r, a in zip(rounds, alone, strict=True)
+        ),
+        "cpu_ratio": median(
+            r.cpu / len(r.seconds) / (a.cpu / len(a.seconds)) for r, a in zip(rounds, alone, strict=True)
+        ),
+    }
 
 
 def check(port: int, body: bytes, expected: pd.DataFrame) -> None:
