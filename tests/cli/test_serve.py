@@ -18,6 +18,7 @@ import pytest
 
 import assay
 from assay.cli.main import run
+from assay.cli.serve import _listening
 
 needs_extra = pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="the extra serve")
 
@@ -122,6 +123,14 @@ def test_what_cannot_be_served_is_status_2(folder, capsys, monkeypatch):
     assert run(["serve", "bare.assay", "--port", "0", "--trust", "slow_model.Slow"]) == 2
     assert "without its columns" in capsys.readouterr().err
     assert run(["serve", "y.assay", "--port", "0", "--level", "2"]) == 2
+
+
+def test_connections_send_at_once():
+    """The head and the body of an answer are two packets; the second must not wait for the first."""
+    with _listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_without_the_extra_the_command_says_what_to_install(capsys, monkeypatch):
