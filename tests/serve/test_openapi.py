@@ -59,13 +59,13 @@ def ask(question, method, path, mode, examples, derandomize=True):
 @pytest.mark.parametrize("path", ["/predict", "/feedback"])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_rows_as_described_are_answered(question, path):
-    assert ask(question, "POST", path, GenerationMode.POSITIVE, 12)[200] > 5
+    assert ask(question, "POST", path, GenerationMode.POSITIVE, 8)[200] > 4
 
 
 @pytest.mark.parametrize("path", ["/predict", "/feedback"])
 @pytest.mark.parametrize("question", ["interval", "groups"])
 def test_other_bodies_are_refused_in_the_described_way(question, path):
-    assert ask(question, "POST", path, GenerationMode.NEGATIVE, 30)[422] > 15
+    assert ask(question, "POST", path, GenerationMode.NEGATIVE, 20)[422] > 10
 
 
 @pytest.mark.parametrize("path", ["/coverage", "/about", "/health", "/ready", "/metrics"])
@@ -78,4 +78,4 @@ def test_what_is_asked_without_a_body_is_answered_as_described(path):
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_many_made_up_requests(question, path, mode):
-    ask(question, "POST", path, mode, 1000, derandomize=False)
+    ask(question, "POST", path, mode, 200, derandomize=False)
