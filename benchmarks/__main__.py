@@ -19,6 +19,8 @@ FILES = (
     "bincp.py",
     "fleet.py",
     "serve.py",
+    "streamline.py",
+    "ensembles.py",
 )
 
 

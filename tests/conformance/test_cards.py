@@ -76,10 +76,10 @@ def _files_of_methods():
         v["class"] for card in CARDS for v in card.defaults.values() if isinstance(v, dict) and "class" in v
     ]
     classes = [card.cls for card in CARDS] + inner
-    modules = [Path(*path.partition(":")[0].split(".")).with_suffix(".py") for path in classes]
+    checks = [claim["check"] for card in CARDS for claim in card.claims if "check" in claim]
     own = {Path(card.path) for card in CARDS}
-    for module in modules:
-        own |= {PACKAGE.parent / module, PACKAGE.parent / module.parent / "checks" / module.name}
+    for path in [*classes, *checks]:
+        own.add(PACKAGE.parent / Path(*path.partition(":")[0].split(".")).with_suffix(".py"))
     return own
 
 

@@ -79,6 +79,11 @@ if TYPE_CHECKING:
     help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
 @click.option(
+    "--shifted",
+    metavar="FILE",
+    help="Rows on which methods should be less sure, or 'permute': shuffled test rows; for predictive.",
+)
+@click.option(
     "--radius",
     type=click.FloatRange(0),
     metavar="DISTANCE",
@@ -127,6 +132,7 @@ def compare(
     forecast: str | None,
     radius: float | None,
     noise_scale: float | None,
+    shifted: str | None,
     drop: tuple[str, ...] | None,
     workers: int,
     timeout: float | None,
@@ -189,6 +195,7 @@ def compare(
                     forecast=forecast,
                     radius=radius,
                     noise_scale=noise_scale,
+                    shifted=shifted,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead, columns, max_ahead, parameters
+from assay.cli.monitor_options import Ahead, columns, default_tracker, max_ahead, parameters
 from assay.cli.options import FILE, alpha_option
 
 
@@ -21,11 +21,11 @@ from assay.cli.options import FILE, alpha_option
 )
 @click.option(
     "--tracker",
-    default=DEFAULT_TRACKER,
+    default=default_tracker().id,
     show_default=True,
     metavar="ID",
     help="A tracker of `assay methods --task online`, or your own as package.module:Class. The default has "
-    f"{WHY_DEFAULT}.",
+    f"{default_tracker().watches_because}.",
 )
 @alpha_option
 @click.option("--lr", metavar="NUMBER", help="Step size of the tracker.  [default: the card's]")

@@ -20,6 +20,7 @@ from assay.core.errors import MethodError, TaskError
 from assay.core.levels import parse_alpha
 from assay.data.probabilities import as_probability_table
 from assay.data.read import as_table
+from assay.data.shifted import with_shifted
 from assay.data.table import Table
 from assay.engine.bench import load_model, load_task
 from assay.engine.comparison import Comparison
@@ -60,6 +61,7 @@ def compare(
     radius: float | None = None,
     noise_scale: float | None = None,
     proba: bool = False,
+    shifted: Any = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -119,6 +121,10 @@ def compare(
         ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
         with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
         is trained; half of the rows calibrates the label-set methods and half tests them.
+    shifted : path, DataFrame or "permute", optional
+        Only with the task "predictive": rows with the features of ``data`` on which a method should be less
+        sure, or the test rows with each feature shuffled by itself; how well each method tells them from
+        the test rows is measured.
     command : str
         The command line, kept with the run.
 
@@ -140,6 +146,8 @@ def compare(
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
         options |= {option: value for option, value in given.items() if value is not None}
+        if shifted is not None:
+            options["shifted"] = "a table" if isinstance(shifted, pd.DataFrame) else str(shifted)
         if proba:
             not_bare = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
             _check_bare(not_bare | options)
@@ -152,7 +160,12 @@ def compare(
             series = task == "online"
             table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
             task_name, why = choose_task(table, task, options=options)
+            if shifted is not None and options["shifted"] != "permute":
+                table = with_shifted(table, shifted)
         the_task = load_task(task_name, options)
+        if decided := the_task.decided(table):
+            options |= decided
+            the_task = load_task(task_name, options)
         check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         _check_seeds(chosen_seeds, the_task)
@@ -235,6 +248,7 @@ def choose_methods(asked: Sequence[Any] | None, task: Task, table: Table) -> tup
     if asked is None:
         cards = [card for card in all_cards().values() if card.task == task.name and card.in_menu]
         cards = [card for card in cards if not card.needs_groups or table.group is not None]
+        cards = [card for card in cards if _of_kind(card, task)]
         cards.sort(key=lambda card: card.id != task.reference)
         specs = [_of_card(card, task, table, by_name=False) for card in cards]
     else:
@@ -279,6 +293,8 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
         skip = f"needs: {install_line(card)}"
     elif card.needs_groups and table.group is None:
         skip = "it works on groups of rows: name their column as group (--group COLUMN)"
+    elif not _of_kind(card, task):
+        skip = f"it is for {card.only_for} only"
     elif task.bare and (lack := task.accepts(card.load())) is not None:
         skip = lack
     elif card.max_rows is not None and training_rows > card.max_rows and not by_name:
@@ -287,6 +303,11 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
             f"run unasked; name it to run it (methods: {card.id})"
         )
     return MethodSpec(name=card.id, target=card.cls, params=dict(card.defaults), card=card.id, skip=skip)
+
+
+def _of_kind(card: Card, task: Task) -> bool:
+    """Whether the method can take the kind of target, where the task has several kinds."""
+    return card.only_for in ("", getattr(task, "likelihood", card.only_for))
 
 
 def _with_distinct_names(specs: Sequence[MethodSpec]) -> Iterator[MethodSpec]:

@@ -98,6 +98,7 @@ class FittedMethod:
         DataFrame
             One row a row of ``data``, in its order (a DataFrame keeps its index). Intervals:
             ``prediction``, ``lower``, ``upper``. Label sets: ``prediction``, ``set`` (a list), ``size``.
+            Distributions: ``prediction``, ``sd``, ``lower``, ``upper``, or ``entropy`` and ``p_LABEL`` each.
             Regions: ``prediction_T``, ``lower_T``, ``upper_T`` a target, and ``volume``.
 
         Raises
@@ -283,14 +284,15 @@ def fit(
     with importable_from_here([] if method is None else [method], model):
         table = as_table(data, target, name=name, drop=drop, group=group)
         task_name, why = choose_task(table, task)
-        the_task = load_task(task_name)
+        options = dict(load_task(task_name).decided(table))
+        the_task = load_task(task_name, options)
         check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         the_task.check(table, level)
         spec = choose_methods([the_task.reference if method is None else method], the_task, table)[0]
         if spec.skip:
             raise MethodError(f"{spec.name} cannot be fitted: {spec.skip}")
-        bench = Bench(table, task_name, level, model, isolated=False)
+        bench = Bench(table, task_name, level, model, isolated=False, options=options)
         notices: list[str] = [*table.notes, *the_task.notes(table)]
         split = bench.task.final_split(table, seed)
         fitted = bench.fit(spec, split, seed, notices)
@@ -301,7 +303,7 @@ def fit(
         "kind": "fitted method",
         "task": task_name,
         "why_task": why,
-        "options": {},
+        "options": options,
         "method": spec.name,
         "card": spec.card,
         "params": {key: repr(value) for key, value in spec.params.items()},

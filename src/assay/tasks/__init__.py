@@ -15,6 +15,7 @@ _TASKS = {
     "label-set": "assay.tasks.label_set:LabelSetTask",
     "online": "assay.tasks.online:OnlineTask",
     "poisoning": "assay.tasks.poisoning:PoisoningTask",
+    "predictive": "assay.tasks.predictive:PredictiveTask",
     "region": "assay.tasks.region:RegionTask",
 }
 

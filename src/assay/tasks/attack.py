@@ -44,7 +44,7 @@ class AttackTask(LabelSetTask):
     coverage_metric: ClassVar[str] = "attacked_coverage"
     beside_coverage: ClassVar[tuple[str, ...]] = ("coverage",)
     options: ClassVar[tuple[str, ...]] = ("radius", "noise_scale")
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "attacked_coverage",
             "coverage under attack",

@@ -60,6 +60,8 @@ class Split:
     groups_test: NDArray[Any] | None = None
     #: the fitted transformer that made X of the table's columns
     preparation: Any = None
+    #: rows from elsewhere, prepared like the test rows
+    X_shifted: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,13 @@ class Task(ABC):
     name: ClassVar[str]
     #: the method to which others are compared, by card id
     reference: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
-    #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
+    metrics: tuple[Metric, ...]
+    #: metric of size (the recommended method is the smallest of the valid ones)
     size_metric: ClassVar[str]
-    coverage_metric: ClassVar[str]
+    #: None: no level is promised, and the recommended method is the one of least size metric, a score
+    coverage_metric: ClassVar[str | None]
+    #: further metrics that the short table shows
+    columns: tuple[str, ...] = ()
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False
@@ -177,6 +182,10 @@ class Task(ABC):
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""
         return self
+
+    def decided(self, table: Table) -> Mapping[str, Any]:
+        """Options that were not asked for and that the table decides."""
+        return {}
 
     def notes(self, table: Table) -> tuple[str, ...]:
         """What the user should know of how the table is used, a line each."""
