@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 import assay
 
@@ -28,6 +29,13 @@ QUESTIONS = {
     "interval": {"target": "price", "method": "split", "drop": ["tax", "kind"]},
     "region": {"target": ["price", "tax"], "method": "max-score-box", "drop": ["kind"]},
     "label-set": {"target": "kind", "method": "lac", "drop": ["price", "tax"]},
+    "predictive": {
+        "target": "kind",
+        "task": "predictive",
+        "method": "sklearn-model",
+        "model": LogisticRegression(),
+        "drop": ["price", "tax"],
+    },
     "groups": {"target": "kind", "method": "mondrian", "drop": ["price", "tax"], "group": "town"},
 }
 
