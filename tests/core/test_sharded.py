@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.conformal import SplitConformalRegressor
 from assay.core.errors import DataError, InfiniteSetWarning, MethodError
 from assay.core.levels import conformal_rank
 from assay.core.quantiles import conformal_quantile
@@ -109,6 +110,14 @@ def test_the_quantile_is_that_of_scores_in_memory():
         assert sharded_quantile(lambda: iter(shards), 0.0001) == math.inf
     with pytest.warns(InfiniteSetWarning, match="0 calibration rows"):
         assert sharded_quantile(lambda: [], 0.1) == math.inf
+
+
+def test_intervals_are_those_of_the_method_in_memory():
+    rng = np.random.default_rng(7)
+    prediction, y, new = rng.normal(size=(3, 5000))
+    q = sharded_quantile(lambda: np.array_split(np.abs(y - prediction), 9), 0.1, capacity=128)
+    method = SplitConformalRegressor(alpha=0.1).calibrate_pred(prediction, y)
+    np.testing.assert_array_equal(np.stack([new - q, new + q], 1), method.predict_interval_pred(new))
 
 
 def test_what_is_no_shard_is_refused():
