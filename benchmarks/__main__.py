@@ -16,8 +16,12 @@ FILES = (
     "kernel_weighted.py",
     "online.py",
     "rps.py",
+    "bincp.py",
     "fleet.py",
     "saved.py",
+    "serve.py",
+    "streamline.py",
+    "ensembles.py",
 )
 
 

@@ -24,7 +24,7 @@ pip --no-deps "puncc==0.9.3" "torchcp==1.2.1"
 pip setuptools wheel
 PATH="$(cd "$env/bin" && pwd):/usr/bin:/bin" pip --no-deps --no-build-isolation "torchsort==0.1.10"
 pip "torch_geometric==2.8.1" "transformers==5.24.0" tqdm matplotlib
-pip --editable .
+pip --editable ".[save,serve]"
 "$env/bin/python" - <<'PY'
 import importlib.metadata as m
 import importlib

@@ -5,4 +5,4 @@ from assay.testing import parametrize_with_cards
 
 @parametrize_with_cards()
 def test_law(check):
-    check()
+    check()  # raises LawBroken unless the law is kept

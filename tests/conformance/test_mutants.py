@@ -1,6 +1,7 @@
 """Every check can fail: a method that breaks one law is caught by that law, and by no other."""
 
 import label_toys
+import predictive_toys
 import pytest
 import stream_toys
 import toy_regions
@@ -16,6 +17,7 @@ HONEST = [
     toys.ThirdParty,
     toys.FullConformal,
     toy_regions.Boxes,
+    predictive_toys.Distribution,
 ]
 
 MUTANTS = {
@@ -76,6 +78,11 @@ MUTANTS = {
     toy_regions.TakesInOrder: "order",
     toy_regions.RegionGrowsInPickles: "object-life",
     toy_regions.RegionQuietlyInfinite: "error-numbers",
+    predictive_toys.DrawsTooNarrow: "one-distribution",
+    predictive_toys.DensityWithoutItsConstant: "one-distribution",
+    predictive_toys.PredictsTheSecondLabel: "one-distribution",
+    predictive_toys.UnseenClassIsJustUnlikely: "labels",
+    predictive_toys.SwallowsNaNFeatures: "nan-inf",
     toys.QuietlyInfinite: "error-numbers",
     toys.WordsWithoutNumbers: "error-numbers",
 }

@@ -50,7 +50,19 @@ def test_the_documents_show_every_command():
 
 _PYTHON = [
     pytest.param(path, i, id=f"{path.name}-{i}")
-    for path in (ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "docs" / "production.md")
+    for path in (
+        ROOT / "README.md",
+        *(
+            ROOT / "docs" / name
+            for name in (
+                "start.md",
+                "production.md",
+                "many-machines.md",
+                "streamline.md",
+                "tasks/predictive.md",
+            )
+        ),
+    )
     for i in range(len(blocks(path, "python")))
 ]
 

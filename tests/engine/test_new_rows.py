@@ -107,7 +107,7 @@ def test_outcomes_that_are_none_are_left_out_and_told(fitted, frame, gone):
     rows.loc[rows.index[:10], "y"] = gone
     found = check(fitted, rows)
     assert found.parts[0].rows == 90
-    assert any("10 rows without a finite outcome, left out" in line for line in found.notices)
+    assert any("10 rows without an outcome, left out" in line for line in found.notices)
 
 
 def test_a_level_is_kept_exactly(frame):

@@ -41,7 +41,7 @@ def test_decision_and_reason(y, sentence):
 
 def test_what_was_asked_for_wins():
     assert choose_task(table(np.arange(80) % 5), "interval") == ("interval", "interval: asked for")
-    with pytest.raises(TaskError, match="no task 'intervals'; there are: interval, label-set"):
+    with pytest.raises(TaskError, match="no task 'intervals'; there are: attack, interval, label-set"):
         choose_task(table(np.arange(80)), "intervals")
 
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli import text
-from assay.cli.options import check_writable, names
+from assay.cli.options import FILE, alpha_option, check_writable, drop_option, json_option
 
 if TYPE_CHECKING:
     from assay.engine.certify import CertifiedTable
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
@@ -37,13 +35,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="N",
     help="Parts of the calibration rows.  [default: as many as the rows allow, at most 40]",
 )
-@click.option(
-    "--alpha",
-    default="0.1",
-    show_default=True,
-    metavar="SHARE",
-    help="The share that may be missed: 0.1 asks for 90 % coverage.",
-)
+@alpha_option
 @click.option(
     "--majority",
     type=click.Choice(["exact", "binomial"]),
@@ -54,9 +46,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of split, parts and models."
 )
-@click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
-@click.option("--rows", type=_FILE, metavar="FILE", help="Also write set and radii of each test row, as CSV.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write everything as JSON.")
+@drop_option
+@click.option("--rows", type=FILE, metavar="FILE", help="Also write set and radii of each test row, as CSV.")
+@json_option
 def certify(
     data: str,
     target: str | None,

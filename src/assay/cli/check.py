@@ -8,19 +8,17 @@ from pathlib import Path
 import click
 
 from assay.cli import text
-from assay.cli.options import check_writable, trust_option
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from assay.cli.options import FILE, check_writable, trust_option
 
 
 @click.command()
-@click.argument("saved", metavar="SAVED", type=_FILE)
-@click.argument("data", metavar="FILE", type=_FILE)
+@click.argument("saved", metavar="SAVED", type=FILE)
+@click.argument("data", metavar="FILE", type=FILE)
 @click.option("--group", metavar="COLUMN", help="Also test the rows of each value of this column.")
 @click.option(
     "--level", default="0.05", show_default=True, metavar="SHARE", help="Chance of a false finding of drift."
 )
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write the table as JSON.")
+@click.option("--json", "json_file", type=FILE, metavar="FILE", help="Also write the table as JSON.")
 @trust_option
 def check(
     saved: Path,

@@ -11,19 +11,27 @@ import click
 
 from assay.cli import text
 from assay.cli.main import State
-from assay.cli.options import check_writable, names, size, store_option, store_path
+from assay.cli.options import (
+    FILE,
+    alpha_option,
+    check_writable,
+    drop_option,
+    json_option,
+    names,
+    size,
+    store_option,
+    store_path,
+)
 
 if TYPE_CHECKING:
     from assay.engine.comparison import Comparison
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command()
 @click.argument("data", metavar="FILE", required=False)
 @click.option(
     "--proba",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="In place of FILE: class probabilities, an NPZ with arrays proba (n, K) and y (n,), perhaps groups "
     "and classes. No model is trained.",
@@ -33,13 +41,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN[,...]",
     help="The column to predict, or several with commas between; a built-in set knows its own.",
 )
-@click.option(
-    "--alpha",
-    default="0.1",
-    show_default=True,
-    metavar="SHARE",
-    help="The share that may be missed: 0.1 asks for 90 % coverage.",
-)
+@alpha_option
 @click.option(
     "--methods",
     callback=names,
@@ -76,9 +78,28 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="COLUMN",
     help="The column that holds forecasts, made --horizon steps before; with --time.",
 )
-@click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
 @click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
+    "--shifted",
+    metavar="FILE",
+    help="Rows on which methods should be less sure, or 'permute': shuffled test rows; for predictive.",
+)
+@click.option(
+    "--radius",
+    type=click.FloatRange(0),
+    metavar="DISTANCE",
+    help="How far rows may be moved, in standard deviations; with --task attack.  [default: 0.25]",
+)
+@click.option(
+    "--noise-scale",
+    type=click.FloatRange(0, min_open=True),
+    metavar="DEVIATION",
+    help="Of the noise that robust methods add; with --task attack.  [default: 0.25]",
+)
+@drop_option
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Trials at the same time.  [default: 1; with ray the CPUs of the cluster]",
 )
 @click.option(
     "--timeout",
@@ -88,14 +109,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--memory", callback=size, metavar="SIZE", help="End a trial that takes more memory, e.g. 2G.")
 @store_option
-@click.option(
-    "--report", type=_FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]"
-)
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Also write all results as JSON.")
+@click.option("--report", type=FILE, metavar="FILE", help="The HTML page.  [default: assay-report-DATA.html]")
+@json_option
 @click.option("--name", help="What to call the data in the report.  [default: the file's name]")
 @click.option("--retry-failed", is_flag=True, help="Run kept trials that failed once more.")
 @click.option(
     "--in-process", is_flag=True, help="Run everything in this process, to debug a method; no limits."
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Run the trials on this machine, or on the nodes of a Ray cluster.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The Ray cluster; auto finds the one of this machine.  [default: one that is started here]",
 )
 @click.option("--quiet", is_flag=True, help="No progress, only the answer.")
 @click.pass_obj
@@ -113,8 +144,11 @@ def compare(
     group: str | None,
     horizon: int,
     forecast: str | None,
+    radius: float | None,
+    noise_scale: float | None,
+    shifted: str | None,
     drop: tuple[str, ...] | None,
-    workers: int,
+    workers: int | None,
     timeout: float | None,
     memory: int | None,
     store: Path | None,
@@ -123,6 +157,8 @@ def compare(
     name: str | None,
     retry_failed: bool,
     in_process: bool,
+    backend: str,
+    address: str | None,
     quiet: bool,
 ) -> int:
     """Compare methods on a table and say which one to use.
@@ -165,6 +201,8 @@ def compare(
                     memory_limit=memory,
                     store=where,
                     in_process=in_process,
+                    backend=backend,
+                    address=address,
                     retry_failed=retry_failed,
                     progress=show_trials(show),
                     name=name,
@@ -173,6 +211,9 @@ def compare(
                     group=group,
                     horizon=horizon,
                     forecast=forecast,
+                    radius=radius,
+                    noise_scale=noise_scale,
+                    shifted=shifted,
                     command=shlex.join(["assay", *state.argv]),
                 )
         except Interrupted as interrupt:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead, columns, max_ahead, parameters
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from assay.cli.monitor_options import Ahead, columns, default_tracker, max_ahead, parameters
+from assay.cli.options import FILE, alpha_option
 
 
 @click.command(short_help="Intervals and alarms for a stream of forecasts of many series.")
@@ -22,15 +21,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--tracker",
-    default=DEFAULT_TRACKER,
+    default=default_tracker().id,
     show_default=True,
     metavar="ID",
     help="A tracker of `assay methods --task online`, or your own as package.module:Class. The default has "
-    f"{WHY_DEFAULT}.",
+    f"{default_tracker().watches_because}.",
 )
-@click.option(
-    "--alpha", default="0.1", show_default=True, metavar="SHARE", help="The share that may be missed."
-)
+@alpha_option
 @click.option("--lr", metavar="NUMBER", help="Step size of the tracker.  [default: the card's]")
 @click.option(
     "--set",
@@ -106,13 +103,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="ROLE=NAME,...",
     help="Names of the columns series_id, time, forecast and actual where they are others.",
 )
-@click.option("--out", type=_FILE, metavar="FILE", help="Where intervals go, each once.  [default: stdout]")
+@click.option("--out", type=FILE, metavar="FILE", help="Where intervals go, each once.  [default: stdout]")
 @click.option(
     "--out-format",
     type=click.Choice(["csv", "jsonl"]),
     help="[default: by the name of the --out file, else csv]",
 )
-@click.option("--alarms", type=_FILE, metavar="FILE", help="Also write alarms, as JSON lines, each once.")
+@click.option("--alarms", type=FILE, metavar="FILE", help="Also write alarms, as JSON lines, each once.")
 @click.option(
     "--bad-rows",
     type=click.Choice(["skip", "stop"]),

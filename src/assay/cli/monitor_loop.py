@@ -20,7 +20,7 @@ import numpy as np
 
 from assay.cli import text
 from assay.cli.monitor_clock import LateSeries, far_ahead
-from assay.cli.monitor_options import DEFAULT_TRACKER, WHY_DEFAULT, Ahead
+from assay.cli.monitor_options import Ahead, default_tracker
 from assay.cli.monitor_out import COLUMNS, OutFile, Stdout, as_csv, as_json
 from assay.conformal.fleet import ISSUED, LATE, REPEATED, STATUS, Drift, Fleet, FleetStep
 from assay.conformal.fleet_store import DurableFleet
@@ -88,8 +88,9 @@ def watch(question: Question) -> int:
         tracker, said = build_tracker(question.tracker, question.settings)
         fleet = Fleet(tracker, **question.fleet)
         text.show_warnings(notices)
-        if question.tracker == DEFAULT_TRACKER:
-            said += f", the default: {WHY_DEFAULT}; --tracker names another"
+        default = default_tracker()
+        if question.tracker == default.id:
+            said += f", the default: {default.watches_because}; --tracker names another"
         state = stack.enter_context(DurableFleet(fleet, question.state, restore=question.restore))
         if not question.quiet:
             click.echo(f"tracker: {said}", err=True)

@@ -9,10 +9,14 @@ from typing import Any
 
 import click
 
+from assay.core.cards import Card, all_cards
+
 ROLES = ("series_id", "time", "forecast", "actual")
 
-DEFAULT_TRACKER = "eci"
-WHY_DEFAULT = "no learning rate to choose, and intervals that widen at once after a large miss"
+
+def default_tracker() -> Card:
+    """The card of the tracker that is taken where none is named; it says why."""
+    return next(card for card in all_cards().values() if card.watches_because)
 
 
 def parameters(

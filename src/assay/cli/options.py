@@ -34,9 +34,23 @@ def names(_context: click.Context, _option: click.Parameter, value: str | None) 
     return found
 
 
+#: a file that is read or written
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+alpha_option = click.option(
+    "--alpha",
+    default="0.1",
+    show_default=True,
+    metavar="SHARE",
+    help="The share that may be missed: 0.1 asks for 90 % coverage.",
+)
+drop_option = click.option("--drop", callback=names, metavar="A,B,...", help="Columns to leave out.")
+json_option = click.option(
+    "--json", "json_file", type=FILE, metavar="FILE", help="Also write all results as JSON."
+)
 store_option = click.option(
     "--store",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Where results are kept. Default: $ASSAY_STORE, else runs.db in the user's data folder.",
 )

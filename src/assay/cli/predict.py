@@ -7,18 +7,16 @@ from pathlib import Path
 import click
 
 from assay.cli import text
-from assay.cli.options import check_writable, names, trust_option
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
+from assay.cli.options import FILE, check_writable, names, trust_option
 
 
 @click.command()
-@click.argument("saved", metavar="SAVED", type=_FILE)
-@click.argument("data", metavar="FILE", type=_FILE)
+@click.argument("saved", metavar="SAVED", type=FILE)
+@click.argument("data", metavar="FILE", type=FILE)
 @click.option(
     "-o",
     "--out",
-    type=_FILE,
+    type=FILE,
     metavar="FILE",
     help="Where to write: .parquet, .jsonl, else CSV.  [default: CSV to the terminal]",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from assay.cli.compare import default_report, finish
-from assay.cli.options import check_writable, existing_store, store_option
+from assay.cli.options import FILE, check_writable, existing_store, json_option, store_option
 
 
 @click.command()
@@ -16,17 +16,11 @@ from assay.cli.options import check_writable, existing_store, store_option
 @click.option(
     "--report",
     "page",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="The HTML page.  [default: assay-report-RUN.html]",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write all results as JSON.",
-)
+@json_option
 def report(run: str, store: Path | None, page: Path | None, json_file: Path | None) -> int:
     """Show the answer of a kept run again and write its page; nothing is run.
 

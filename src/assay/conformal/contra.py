@@ -17,7 +17,7 @@ from assay.conformal.flow_region import FlowRegion
 from assay.conformal.interval_base import split_rows
 from assay.conformal.leakage import content_keys, leaked
 from assay.conformal.regions import LevelSet, Region
-from assay.core.checks import FloatArray, to_numpy
+from assay.core.checks import FloatArray, calibration_given, to_numpy
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.quantiles import conformal_quantile
@@ -118,7 +118,7 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         """
         Y = self._outputs(X, y)
         seed = seed_of(self.random_state)
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
             X, X_calib, Y, Y_calib = split_rows(X, Y, self.calibration_size, seed % 2**32)
         else:
             Y_calib = self._outputs(X_calib, y_calib, "y_calib", Y.shape[1])

@@ -18,7 +18,7 @@ from assay.conformal.interval_base import split_rows, training_target
 from assay.conformal.leakage import refuse_training_rows
 from assay.conformal.mixture_density import MixtureDensityNetwork
 from assay.conformal.regions import Region
-from assay.core.checks import FloatArray, row_count, to_numpy
+from assay.core.checks import FloatArray, calibration_given, row_count, to_numpy
 from assay.core.errors import AssayWarning, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_values
@@ -87,7 +87,7 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         parse_levels(self.alpha)
         self._law()
         seed = seed_of(self.random_state)
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
             X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, seed % 2**32)
         else:
             check_consistent_length(X_calib, y_calib)

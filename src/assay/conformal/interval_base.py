@@ -16,7 +16,15 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.leakage import refuse_training_rows
-from assay.core.checks import FloatArray, as_vector, check_target, refuse_nan, row_count, sums_to_finite
+from assay.core.checks import (
+    FloatArray,
+    as_vector,
+    calibration_given,
+    check_target,
+    refuse_nan,
+    row_count,
+    sums_to_finite,
+)
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import conformal_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
@@ -161,7 +169,7 @@ class SplitIntervalRegressor(IntervalRegressor):
         """
         y = training_target(X, y)
         parse_levels(self.alpha)
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
             X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, self.random_state)
         else:
             check_consistent_length(X_calib, y_calib)

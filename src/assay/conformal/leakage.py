@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import DataError
+from assay.core.probabilities import encode_labels
 from assay.core.seeds import row_keys
 
 # part of the calibration rows that a training row must match alone
@@ -49,3 +50,11 @@ def refuse_training_rows(X: Any, Y: FloatArray, X_calib: Any, Y_calib: FloatArra
             f"all {len(Y_calib)} calibration rows are training rows: errors there are too small, and nothing "
             "would be guaranteed; give other rows, or leave X_calib out and some are set aside"
         )
+
+
+def refuse_training_labels(
+    X: Any, y: NDArray[Any], X_calib: Any, y_calib: NDArray[Any], classes: NDArray[Any]
+) -> None:
+    """The same for (n,) labels of sorted ``classes``."""
+    of_training, of_calibration = (encode_labels(labels, classes).astype(float) for labels in (y, y_calib))
+    refuse_training_rows(X, of_training, X_calib, of_calibration)

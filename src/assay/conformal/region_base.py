@@ -18,7 +18,7 @@ from assay.conformal.density_models import check_outputs
 from assay.conformal.interval_base import split_rows
 from assay.conformal.leakage import refuse_training_rows
 from assay.conformal.regions import Region
-from assay.core.checks import FloatArray, refuse_infinite, refuse_nan, row_count
+from assay.core.checks import FloatArray, calibration_given, refuse_infinite, refuse_nan, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import conformal_rank, parse_levels, warn_infinite
 from assay.core.models import predict_values
@@ -89,7 +89,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         Y = self._target(X, y, "y")
         self._check_parameters()
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
             X, X_calib, Y, Y_calib = split_rows(X, Y, self.calibration_size, self.random_state)
         else:
             Y_calib = self._target(X_calib, y_calib, "y_calib")

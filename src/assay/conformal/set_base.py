@@ -19,7 +19,8 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from assay.conformal.interval_base import split_rows
 from assay.conformal.label_calibrators import GroupCalibrator, LabelCalibrator, MarginalCalibrator
 from assay.conformal.label_scores import LabelScore
-from assay.core.checks import row_count
+from assay.conformal.leakage import refuse_training_labels
+from assay.core.checks import calibration_given, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_probabilities
@@ -147,7 +148,8 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            Missing or continuous labels, lengths that differ, fewer than two rows or two classes.
+            Missing or continuous labels, lengths that differ, fewer than two rows or two classes,
+            ``y_calib`` without ``X_calib``, or calibration rows that are all training rows.
         """
         return self._fit(X, y, X_calib, y_calib)
 
@@ -157,7 +159,9 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """:meth:`fit`; ``groups`` are those of the rows of X, from which calibration rows may be drawn."""
         y = training_labels(X, y)
         parse_levels(self.alpha)
-        if X_calib is None:
+        if not calibration_given(X_calib, y_calib):
+            if groups_calib is not None:
+                raise DataError("groups_calib are given without X_calib; the groups of all rows are groups")
             classes = distinct_labels(y)
             if groups is not None:
                 groups = check_labels(groups, length=len(y), name="groups")
@@ -169,6 +173,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X_calib, y_calib)
             y_calib = check_labels(y_calib, name="y_calib")
             classes = distinct_labels(y, y_calib)
+            refuse_training_labels(X, y, X_calib, y_calib, classes)
         n_training = len(distinct_labels(y))
         if n_training < 2:
             raise DataError(

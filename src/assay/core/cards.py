@@ -60,6 +60,10 @@ class Card:
     in_menu: bool = True
     #: True: it works on groups of rows, and is no part of a comparison on a table without a group column
     needs_groups: bool = False
+    #: "classification" or "regression": no part of a predictive comparison of the other kind
+    only_for: str = ""
+    #: why `assay monitor` takes this tracker where no other is named; of one card only
+    watches_because: str = ""
     paper: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Mapping[str, Any], ...] = ()
@@ -153,6 +157,10 @@ def read_card(path: Path) -> Card:
             raise MethodError(f"{path}: {key} must be a {kind.__name__}, got {value!r}")
     if raw["role"] not in {"paper", "baseline"}:
         raise MethodError(f"{path}: role must be 'paper' or 'baseline', got {raw['role']!r}")
+    if raw.get("only_for", "") not in {"", "classification", "regression"}:
+        raise MethodError(
+            f"{path}: only_for must be 'classification' or 'regression', got {raw['only_for']!r}"
+        )
     unknown_extras = sorted(set(raw.get("requires", ())) - set(EXTRAS))
     if unknown_extras:
         raise MethodError(f"{path}: unknown extras {unknown_extras}; known: {sorted(EXTRAS)}")

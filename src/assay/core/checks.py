@@ -144,6 +144,22 @@ def check_target(y: Any, *, length: int | None = None, name: str = "y") -> Float
     return vector
 
 
+def calibration_given(X_calib: Any, y_calib: Any) -> bool:
+    """Whether calibration rows are given beside the training rows.
+
+    Raises
+    ------
+    DataError
+        One of the two is given without the other.
+    """
+    if (X_calib is None) != (y_calib is None):
+        there, absent = ("y_calib", "X_calib") if X_calib is None else ("X_calib", "y_calib")
+        raise DataError(
+            f"{there} is given without {absent}; give both, or neither, and some rows are set aside"
+        )
+    return X_calib is not None
+
+
 def row_count(X: Any) -> int:
     """Number of rows of an array, DataFrame, list or tensor."""
     shape = getattr(X, "shape", None)

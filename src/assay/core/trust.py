@@ -18,7 +18,15 @@ from typing import Any
 import numpy as np
 
 #: packages whose classes may be made, and whose functions may be named, by a file
-_KNOWN = ("assay.conformal", "assay.core", "assay.data.prepare", "torch.distributions", "torch.nn", "zuko")
+_KNOWN = (
+    "assay.bayes",
+    "assay.conformal",
+    "assay.core",
+    "assay.data.prepare",
+    "torch.distributions",
+    "torch.nn",
+    "zuko",
+)
 #: parts of them that write files or run other things: a method has no business there
 _HIDDEN = (
     "assay.conformal.fleet_store",

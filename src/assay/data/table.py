@@ -31,6 +31,8 @@ class Table:
     group: str | None = None
     #: whether methods see the group column among the features (never in a series)
     group_is_feature: bool = True
+    #: feature columns of rows from elsewhere, on which methods should be less sure; in the fingerprint too
+    shifted: pd.DataFrame | None = None
 
     @property
     def target(self) -> str:

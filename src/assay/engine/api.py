@@ -20,6 +20,7 @@ from assay.core.errors import MethodError, TaskError
 from assay.core.levels import parse_alpha
 from assay.data.probabilities import as_probability_table
 from assay.data.read import as_table
+from assay.data.shifted import with_shifted
 from assay.data.table import Table
 from assay.engine.bench import load_model, load_task
 from assay.engine.comparison import Comparison
@@ -33,6 +34,7 @@ from assay.tasks.splitting import PART
 
 #: a table of trials must fit into memory, and no question needs more splits
 _MOST_SEEDS = 10_000
+_BACKENDS = ("local", "ray")
 
 
 def compare(
@@ -44,11 +46,13 @@ def compare(
     seeds: int | Sequence[int] = 5,
     alpha: Any = 0.1,
     task: str = "auto",
-    workers: int = 1,
+    workers: int | None = None,
     timeout: float | None = None,
     memory_limit: int | None = None,
     store: str | Path | Store | None = None,
     in_process: bool = False,
+    backend: str = "local",
+    address: str | None = None,
     retry_failed: bool = False,
     progress: Callable[[ProgressEvent], None] | None = None,
     name: str | None = None,
@@ -57,7 +61,10 @@ def compare(
     group: str | None = None,
     horizon: int = 1,
     forecast: str | None = None,
+    radius: float | None = None,
+    noise_scale: float | None = None,
     proba: bool = False,
+    shifted: Any = None,
     command: str = "",
 ) -> Comparison:
     """Compare methods on your data: the same splits for each, a row for each trial.
@@ -81,18 +88,24 @@ def compare(
     task : str
         "auto" decides: "online" where there is a ``time``, "region" for several targets, else
         "interval" or "label-set" from the target's values.
-    workers : int, default 1
-        Processes that run trials; the numbers do not depend on it.
+    workers : int, optional
+        Processes that run trials; the numbers do not depend on it. By default one, with Ray one a CPU
+        of the cluster.
     timeout : float, optional
         Seconds of wall clock after which a trial is killed; importing the method and preparing
         its rows do not count.
     memory_limit : int, optional
         Bytes that a trial may allocate beyond what its process holds at the start. By default
-        about 80 % of the memory that is free now, divided by the workers.
+        about 80 % of the memory that is free now, divided by the workers (on a node: by its CPUs).
     store : path or Store, optional
         Keeps each row as soon as its trial ends, and gives back rows of the same identity.
     in_process : bool
         Run everything in this process, for debugging: no limits, and a crash is yours.
+    backend : "local" or "ray", default "local"
+        Where trials run: on this machine, or on the nodes of a Ray cluster.
+    address : str, optional
+        Of the cluster: "auto" or HOST:PORT. By default that to which the program is connected, else
+        Ray is started on this machine, for this comparison.
     retry_failed : bool
         Run rows of the store that are not ``ok`` again.
     progress : callable, optional
@@ -110,10 +123,17 @@ def compare(
         How many steps ahead a forecast is made (only with ``time``).
     forecast : str, optional
         The column that holds forecasts made ``horizon`` steps before, in place of a ``model``'s.
+    radius, noise_scale : float, optional
+        How far rows may be moved, and the deviation of the noise against it, in standard deviations of the
+        features (only with ``task="attack"``).
     proba : bool
         ``data`` are class probabilities of labelled rows: (proba, y), (proba, y, groups) or an NPZ file
         with arrays of these names (:func:`assay.data.probabilities.as_probability_table`). No model
         is trained; half of the rows calibrates the label-set methods and half tests them.
+    shifted : path, DataFrame or "permute", optional
+        Only with the task "predictive": rows with the features of ``data`` on which a method should be less
+        sure, or the test rows with each feature shuffled by itself; how well each method tells them from
+        the test rows is measured.
     command : str
         The command line, kept with the run.
 
@@ -123,20 +143,25 @@ def compare(
 
     Raises
     ------
-    DataError, TaskError, MethodError, StoreError
-        Before anything runs: the data, the question, a method or the store cannot be used.
+    DataError, TaskError, MethodError, StoreError, MissingDependency
+        Before anything runs: the data, the question, a method or the store cannot be used, or Ray is
+        asked for and not installed.
     Interrupted
         (a KeyboardInterrupt) on Ctrl-C; its ``comparison`` holds what is done.
     """
     level = parse_alpha(alpha)
     chosen_seeds = _seeds(seeds)
-    limits = _limits(workers, timeout, memory_limit, in_process)
+    _check_backend(backend, address, in_process)
+    limits = _limits(workers, timeout, memory_limit, in_process, backend)
     with importable_from_here(methods, model):
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
-        options |= {"forecast": forecast} if forecast is not None else {}
+        given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
+        options |= {option: value for option, value in given.items() if value is not None}
+        if shifted is not None:
+            options["shifted"] = "a table" if isinstance(shifted, pd.DataFrame) else str(shifted)
         if proba:
-            given = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
-            _check_bare(given | options)
+            not_bare = {"target": target, "model": model, "time": time, "group": group, "drop": drop or None}
+            _check_bare(not_bare | options)
             table, options = as_probability_table(data, name), {"proba": True}
             if task == "auto":
                 task_name, why = "label-set", "label-set: class probabilities are given, no model is trained"
@@ -146,7 +171,12 @@ def compare(
             series = task == "online"
             table = as_table(data, target, name=name, drop=drop, time=time, group=group, series=series)
             task_name, why = choose_task(table, task, options=options)
+            if shifted is not None and options["shifted"] != "permute":
+                table = with_shifted(table, shifted)
         the_task = load_task(task_name, options)
+        if decided := the_task.decided(table):
+            options |= decided
+            the_task = load_task(task_name, options)
         check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         _check_seeds(chosen_seeds, the_task)
@@ -174,6 +204,8 @@ def compare(
                     store=kept,
                     retry_failed=retry_failed,
                     progress=progress,
+                    backend=backend,
+                    address=address,
                 )
             except Interrupted as stop:
                 stop.comparison = Comparison(stop.info, stop.results)
@@ -229,6 +261,7 @@ def choose_methods(asked: Sequence[Any] | None, task: Task, table: Table) -> tup
     if asked is None:
         cards = [card for card in all_cards().values() if card.task == task.name and card.in_menu]
         cards = [card for card in cards if not card.needs_groups or table.group is not None]
+        cards = [card for card in cards if _of_kind(card, task)]
         cards.sort(key=lambda card: card.id != task.reference)
         specs = [_of_card(card, task, table, by_name=False) for card in cards]
     else:
@@ -273,6 +306,8 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
         skip = f"needs: {install_line(card)}"
     elif card.needs_groups and table.group is None:
         skip = "it works on groups of rows: name their column as group (--group COLUMN)"
+    elif not _of_kind(card, task):
+        skip = f"it is for {card.only_for} only"
     elif task.bare and (lack := task.accepts(card.load())) is not None:
         skip = lack
     elif card.max_rows is not None and training_rows > card.max_rows and not by_name:
@@ -281,6 +316,11 @@ def _of_card(card: Card, task: Task, table: Table, *, by_name: bool) -> MethodSp
             f"run unasked; name it to run it (methods: {card.id})"
         )
     return MethodSpec(name=card.id, target=card.cls, params=dict(card.defaults), card=card.id, skip=skip)
+
+
+def _of_kind(card: Card, task: Task) -> bool:
+    """Whether the method can take the kind of target, where the task has several kinds."""
+    return card.only_for in ("", getattr(task, "likelihood", card.only_for))
 
 
 def _with_distinct_names(specs: Sequence[MethodSpec]) -> Iterator[MethodSpec]:
@@ -365,23 +405,39 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool) -> Limits:
-    if not _is_whole(workers) or workers < 1:
+def _check_backend(backend: str, address: str | None, in_process: bool) -> None:
+    """Raise TaskError for a place to run trials that is none, or that contradicts itself."""
+    if backend not in _BACKENDS:
+        raise TaskError(f"backend is {backend!r}; there are: {', '.join(_BACKENDS)}")
+    if backend != "local" and in_process:
+        raise TaskError(
+            f"in_process runs trials in this process, and backend {backend!r} elsewhere; give one"
+        )
+    if address is not None and backend != "ray":
+        raise TaskError(f"address {address!r} is that of a Ray cluster: it needs backend 'ray'")
+
+
+def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool, backend: str) -> Limits:
+    if workers is not None and (not _is_whole(workers) or workers < 1):
         raise TaskError(f"workers is {workers!r}; give a whole number from 1")
     if timeout is not None and not timeout > 0:
         raise TaskError(f"timeout is {timeout!r} seconds; give a number above 0, or None for no limit")
     if memory is not None and not memory > 0:
         raise TaskError(f"memory_limit is {memory!r} bytes; give a number above 0, or None for the default")
     if in_process:
-        given = {"workers": workers > 1, "timeout": timeout is not None, "memory_limit": memory is not None}
+        given = {
+            "workers": (workers or 1) > 1,
+            "timeout": timeout is not None,
+            "memory_limit": memory is not None,
+        }
         for argument, is_given in given.items():
             if is_given:
                 raise TaskError(
                     f"{argument} needs processes of their own for the trials, which in_process does without"
                 )
         return Limits()
-    if memory is None:
-        memory = default_limit(int(workers))
+    if memory is None and backend == "local":  # on a cluster each node knows its own
+        memory = default_limit(int(workers or 1))
     return Limits(None if timeout is None else float(timeout), None if memory is None else int(memory))
 
 

@@ -239,7 +239,8 @@ def build_method(
     seeded = _with_seed(model, seed)
     if card is None or _suits(card, seeded):
         offered["estimator"] = seeded
-    elif card.task != "online":  # there the model forecasts, outside of all methods
+    elif card.task not in ("online", "predictive"):
+        # in the first the model forecasts, outside of all methods; in the second networks are the methods
         notices.append(f"fitted with its own model, not with {_model_name(seeded)}")
     if inspect.isclass(target):
         taken = _parameters(target)

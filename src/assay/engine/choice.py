@@ -1,4 +1,7 @@
-"""The recommended method: the smallest of those whose coverage is not significantly below 1 - alpha."""
+"""The recommended method: the smallest of those whose coverage is not significantly below 1 - alpha.
+
+Of a task that promises no level it is the method with the best score: the least mean of its size metric.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +80,8 @@ def coverage_test(summary: Summary, method: str) -> tuple[bool, str]:
     """
     found = summary.method(method)
     name = summary.task.coverage_metric
+    if name is None:
+        return False, "no level is asked for"
     coverage, rows = found.estimates[name], found.rows
     if rows is None:
         return False, "the trials do not say how many rows they used, so coverage is not tested"
@@ -125,10 +130,14 @@ def judge(summary: Summary, found: MethodSummary) -> Verdict:
     name = found.name
     if not found.seeds:
         return Verdict(name, False, False, f"no trial finished ({found.outcome})")
-    coverage = found.estimates[summary.task.coverage_metric]
+    label = summary.label(summary.task.size_metric)
     size = found.estimates[summary.task.size_metric]
-    low, numbers = coverage_test(summary, name) if coverage.seeds else (False, "")
-    measured = f"coverage {coverage.mean:.3f} ({numbers})"
+    if summary.task.coverage_metric is None:
+        coverage, low, measured = size, False, f"{label} {number(size.mean)}"
+    else:
+        coverage = found.estimates[summary.task.coverage_metric]
+        low, numbers = coverage_test(summary, name) if coverage.seeds else (False, "")
+        measured = f"coverage {coverage.mean:.3f} ({numbers})"
     shortfall = f"significantly below {summary.target:g}: {measured}"
     if found.failures:
         why = f"{found.failures} of {found.trials} trials did not finish ({found.outcome})"
@@ -136,13 +145,16 @@ def judge(summary: Summary, found: MethodSummary) -> Verdict:
     undefined = {*coverage.undefined, *size.undefined}
     if undefined or not coverage.seeds or not size.seeds:
         words = f"on {len(undefined)} of {len(found.seeds)} seeds" if undefined else "on every seed"
-        return Verdict(name, False, low, f"coverage or size is undefined {words}")
+        what = "coverage or size" if summary.task.coverage_metric else label
+        return Verdict(name, False, low, f"{what} is undefined {words}")
     if low:
         return Verdict(name, False, True, shortfall)
+    lacking = summary.task.lacks({metric: of.mean for metric, of in found.estimates.items()})
+    if lacking:
+        return Verdict(name, False, False, lacking)
     if not set(summary.compared_seeds) <= set(found.seeds):
         return Verdict(name, False, False, f"not every trial ran ({found.outcome})")
     if size.infinite:
-        label = summary.label(summary.task.size_metric)
         return Verdict(name, False, False, f"infinite {label} on {size.infinite} of {len(size.seeds)} seeds")
     return Verdict(name, True, False, measured)
 
@@ -163,6 +175,8 @@ def choose(summary: Summary) -> Choice:
 
 def rule(summary: Summary) -> str:
     """The rule as a sentence, with the numbers of this comparison."""
+    if summary.task.coverage_metric is None:
+        return _rule_of_scores(summary)
     J, planned = len(summary.compared_seeds), len(summary.seeds)
     every = list(dict.fromkeys(m.rows for m in summary.methods if m.rows))
     if J >= MIN_SEEDS_FOR_T:
@@ -187,14 +201,38 @@ def rule(summary: Summary) -> str:
             of = "calibration" if rows.calib else "training"
             drawn = "" if rows.disjoint else f"{rows.deciding} {of} and "
             test += f", {_bound(summary, rows):.3f} with {drawn}{rows.test} test rows"
+    coverage = summary.label(summary.task.coverage_metric)
+    requirement = summary.task.requirement()
+    also = f"{requirement}, " if requirement else ""
     text = (
         f"The smallest {summary.label(summary.task.size_metric)} among the methods of which no trial failed, "
-        f"whose size is finite on every seed and whose coverage is not significantly below "
-        f"{summary.target:g} ({test}). Ties go to the method named first."
+        f"{also}whose size is finite on every seed and whose {coverage} is not significantly "
+        f"below {summary.target:g} ({test}). Ties go to the method named first."
     )
-    if planned > J:
-        text += f" Only {J} of {planned} seeds have a trial of every method; those are compared."
-    return text
+    return text + _only_some(J, planned)
+
+
+def _only_some(J: int, planned: int) -> str:
+    if planned <= J:
+        return ""
+    return f" Only {J} of {planned} seeds have a trial of every method; those are compared."
+
+
+def _rule_of_scores(summary: Summary) -> str:
+    """The rule where no level is promised."""
+    J = len(summary.compared_seeds)
+    label = summary.label(summary.task.size_metric)
+    text = (
+        f"The smallest mean {label} among the methods of which no trial failed and whose {label} is a finite "
+        "number on every seed. "
+    )
+    rows = max((m.rows for m in summary.methods if m.rows), key=lambda rows: rows.ratio, default=None)
+    if J > 1 and rows is not None:
+        text += (
+            f"Differences are paired over {J} seeds, with a 95 % t interval of variance times 1/{J} + "
+            f"{rows.test}/{rows.train} = {1 / J + rows.ratio:.3f} after Nadeau and Bengio. "
+        )
+    return f"{text}Ties go to the method named first.{_only_some(J, len(summary.seeds))}"
 
 
 def _reason(
@@ -205,14 +243,16 @@ def _reason(
         if not summary.compared_seeds:
             out = "no seed has a trial of every method" + (f"; {out}" if out else "")
         return f"No method qualifies: {out}."
-    coverage = summary.method(best).estimates[summary.task.coverage_metric]
     among = (
         f"of the {len(sizes)} methods that qualify" if len(sizes) > 1 else "as the only one that qualifies"
     )
     text = (
-        f"{best} has the smallest {summary.label(summary.task.size_metric)}, {number(sizes[best])}, {among}, "
-        f"at coverage {share(coverage.mean)}."
+        f"{best} has the smallest {summary.label(summary.task.size_metric)}, {number(sizes[best])}, {among}"
     )
+    if summary.task.coverage_metric is not None:
+        coverage = summary.method(best).estimates[summary.task.coverage_metric]
+        text += f", at {summary.label(summary.task.coverage_metric)} {share(coverage.mean)}"
+    text += "."
     others = {name: size for name, size in sizes.items() if name != best}
     if others:
         text += " " + _runner_up(summary, best, min(others, key=lambda name: others[name]), sizes)

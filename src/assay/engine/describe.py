@@ -153,7 +153,7 @@ class Describer:
         head = self.text(type(value))
         try:
             parts = value.__reduce_ex__(4)
-        except Exception:
+        except Exception:  # whatever a class raises that cannot be taken apart: pickled whole, or refused
             return f"pickle:{head}:{_sha(self._pickle(value))}"
         if isinstance(parts, str):
             return f"global:{head}:{parts}"

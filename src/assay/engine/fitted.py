@@ -111,6 +111,7 @@ class FittedMethod:
         DataFrame
             One row a row of ``data``, in its order (a DataFrame keeps its index). Intervals:
             ``prediction``, ``lower``, ``upper``. Label sets: ``prediction``, ``set`` (a list), ``size``.
+            Distributions: ``prediction``, ``sd``, ``lower``, ``upper``, or ``entropy`` and ``p_LABEL`` each.
             Regions: ``prediction_T``, ``lower_T``, ``upper_T`` a target, and ``volume``.
 
         Raises
@@ -167,14 +168,12 @@ class FittedMethod:
                 raise DataError(f"the target {absent[0]!r} is not among the columns; rows must be labelled")
             frame = frame.reset_index(drop=True)
             features = self._features(frame, start, notices, targets)
-            known = frame[list(targets)].notna().all(axis=1)
+            given = frame[list(targets)].notna().all(axis=1)
+            outcome = self.outcome_schema.conform(frame.loc[given, list(targets)], Notices(), first_row=start)
+            outcome = outcome.dropna()  # cells such as "NA" turn out to be missing only now
+            known = frame.index.isin(outcome.index)
             if not known.all():
                 notices.add(self.target, "without an outcome, left out", int((~known).sum()))
-            outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
-            finite = outcome.notna().all(axis=1)
-            if not finite.all():
-                notices.add(self.target, "without a finite outcome, left out", int((~finite).sum()))
-                outcome, known = outcome[finite], known & finite.reindex(known.index, fill_value=False)
             ready = pd.concat([features[known], outcome], axis=1)
             fresh = ~np.isin(row_hashes(ready), self.seen)
             if not fresh.all():
@@ -310,14 +309,15 @@ def fit(
     with importable_from_here([] if method is None else [method], model):
         table = as_table(data, target, name=name, drop=drop, group=group)
         task_name, why = choose_task(table, task)
-        the_task = load_task(task_name)
+        options = dict(load_task(task_name).decided(table))
+        the_task = load_task(task_name, options)
         check_model(model, the_task)
         the_task = the_task.with_model(load_model(model))
         the_task.check(table, level)
         spec = choose_methods([the_task.reference if method is None else method], the_task, table)[0]
         if spec.skip:
             raise MethodError(f"{spec.name} cannot be fitted: {spec.skip}")
-        bench = Bench(table, task_name, level, model, isolated=False)
+        bench = Bench(table, task_name, level, model, isolated=False, options=options)
         notices: list[str] = [*table.notes, *the_task.notes(table)]
         split = bench.task.final_split(table, seed)
         fitted = bench.fit(spec, split, seed, notices)
@@ -328,7 +328,7 @@ def fit(
         "kind": "fitted method",
         "task": task_name,
         "why_task": why,
-        "options": {},
+        "options": options,
         "method": spec.name,
         "card": spec.card,
         "params": {key: repr(value) for key, value in spec.params.items()},

@@ -41,7 +41,11 @@ class Judge(Protocol):
     @property
     def size_metric(self) -> str: ...
     @property
-    def coverage_metric(self) -> str: ...
+    def coverage_metric(self) -> str | None: ...
+    @property
+    def beside_coverage(self) -> tuple[str, ...]: ...
+    def requirement(self) -> str: ...
+    def lacks(self, means: Mapping[str, float]) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,12 @@ class Summary:
         extra = (Metric(name, name.replace("_", " "), "", "info", "") for name in seen if name not in known)
         return (*stated, *extra)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Further metrics of the short table, those that some trial has."""
+        wanted: tuple[str, ...] = getattr(self.task, "columns", ())
+        return tuple(name for name in wanted if any(f.estimates[name].seeds for f in self.methods))
+
     @cached_property
     def reference(self) -> str | None:
         """The task's reference if it takes part, else the first method that finished a trial."""
@@ -251,7 +261,7 @@ class Summary:
     def label(self, metric: str) -> str:
         """The metric's label, for use within a sentence."""
         label = next((m.label for m in self.metrics if m.name == metric), metric)
-        return label[:1].lower() + label[1:]
+        return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
     def method(self, name: str) -> MethodSummary:
         """The summary of one method."""
@@ -337,8 +347,12 @@ def estimate(values: Mapping[int, float], ratio: float | None) -> Estimate:
 
 
 def _bounded(of: Estimate, unit: str, values: Sequence[float]) -> Estimate:
-    """The interval without what the mean cannot be: a share lies in [0, 1], a size is not negative."""
-    if of.low is None or of.high is None or not unit or any(value < 0 for value in values):
+    """The interval without what the mean cannot be: a share lies in [0, 1], a size is not negative.
+
+    The logarithm of a density can be.
+    """
+    free = unit in ("", "nats of density") or any(value < 0 for value in values)
+    if of.low is None or of.high is None or free:
         return of
     return replace(of, low=max(of.low, 0.0), high=min(of.high, 1.0) if unit == "share" else of.high)
 

@@ -10,10 +10,12 @@ from assay.tasks.base import Metric, Outcome, Split, Task
 
 #: name on the command line -> class
 _TASKS = {
+    "attack": "assay.tasks.attack:AttackTask",
     "interval": "assay.tasks.interval:IntervalTask",
     "label-set": "assay.tasks.label_set:LabelSetTask",
     "online": "assay.tasks.online:OnlineTask",
     "poisoning": "assay.tasks.poisoning:PoisoningTask",
+    "predictive": "assay.tasks.predictive:PredictiveTask",
     "region": "assay.tasks.region:RegionTask",
 }
 

@@ -60,6 +60,8 @@ class Split:
     groups_test: NDArray[Any] | None = None
     #: the fitted transformer that made X of the table's columns
     preparation: Any = None
+    #: rows from elsewhere, prepared like the test rows
+    X_shifted: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,13 @@ class Task(ABC):
     name: ClassVar[str]
     #: the method to which others are compared, by card id
     reference: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
-    #: metric of size (the recommended method is the smallest of the valid ones) and of coverage
+    metrics: tuple[Metric, ...]
+    #: metric of size (the recommended method is the smallest of the valid ones)
     size_metric: ClassVar[str]
-    coverage_metric: ClassVar[str]
+    #: None: no level is promised, and the recommended method is the one of least size metric, a score
+    coverage_metric: ClassVar[str | None]
+    #: further metrics that the short table shows
+    columns: tuple[str, ...] = ()
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False
     over_time: ClassVar[bool] = False
@@ -103,6 +108,8 @@ class Task(ABC):
     bare: bool = False
     #: seeds 0 .. max_seeds - 1 exist; None is any number
     max_seeds: ClassVar[int | None] = None
+    #: metrics that the short table shows beside the coverage
+    beside_coverage: ClassVar[tuple[str, ...]] = ()
     #: what it can be asked beside the level: arguments of its constructor, each with a default
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -164,9 +171,21 @@ class Task(ABC):
         """(n,) or (n, q) targets of a table in the form in which methods of this task get them."""
         raise NotImplementedError
 
+    def requirement(self) -> str:
+        """What a recommended method must be beside covering, as in "that are small"; "" for nothing else."""
+        return ""
+
+    def lacks(self, means: Mapping[str, float]) -> str | None:
+        """None if a method with those mean metrics meets the requirement, else what it lacks."""
+        return None
+
     def with_model(self, model: Any) -> Self:
         """The task for a question with that model (None: the task's own); most splits do not depend on it."""
         return self
+
+    def decided(self, table: Table) -> Mapping[str, Any]:
+        """Options that were not asked for and that the table decides."""
+        return {}
 
     def notes(self, table: Table) -> tuple[str, ...]:
         """What the user should know of how the table is used, a line each."""

@@ -67,6 +67,11 @@ def _decide(table: Table) -> tuple[str, str]:
         return "online", f"{table.time} orders the rows in time"
     if len(table.targets) > 1:
         return "region", f"{len(table.targets)} targets"
+    return kind_of_target(table)
+
+
+def kind_of_target(table: Table) -> tuple[str, str]:
+    """("label-set" or "interval", why) of a single target, as :func:`choose_task` decides it."""
     y, target, n = table.y, table.target, len(table)
     kind = kind_of(y)
     distinct = int(y.nunique())

@@ -32,8 +32,8 @@ class IntervalTask(Task):
     name: ClassVar[str] = "interval"
     reference: ClassVar[str] = "split"
     size_metric: ClassVar[str] = "mean_width"
-    coverage_metric: ClassVar[str] = "coverage"
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    coverage_metric: ClassVar[str | None] = "coverage"
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of test rows whose target lies in the interval."
         ),

@@ -40,10 +40,10 @@ class LabelSetTask(Task):
     name: ClassVar[str] = "label-set"
     reference: ClassVar[str] = "lac"
     size_metric: ClassVar[str] = "mean_size"
-    coverage_metric: ClassVar[str] = "coverage"
+    coverage_metric: ClassVar[str | None] = "coverage"
     by_group: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("proba",)
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric("coverage", "coverage", "share", "target", "Share of test rows whose label is in the set."),
         Metric("mean_size", "mean size", "labels", "lower", "Mean number of labels in a set."),
         Metric("share_empty", "empty", "share", "lower", "Share of sets without a label."),

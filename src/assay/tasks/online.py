@@ -43,11 +43,11 @@ class OnlineTask(Task):
     name: ClassVar[str] = "online"
     reference: ClassVar[str] = "ogd"
     size_metric: ClassVar[str] = "mean_width"
-    coverage_metric: ClassVar[str] = "coverage"
+    coverage_metric: ClassVar[str | None] = "coverage"
     max_seeds: ClassVar[int | None] = STRETCHES
     over_time: ClassVar[bool] = True
     options: ClassVar[tuple[str, ...]] = ("horizon", "forecast")
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of the steps whose target is in its interval."
         ),

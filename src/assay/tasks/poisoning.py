@@ -107,7 +107,7 @@ class PoisoningTask(LabelSetTask):
     size_metric: ClassVar[str] = "certified_size"
     by_group: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
-    metrics: ClassVar[tuple[Metric, ...]] = _metrics()
+    metrics: tuple[Metric, ...] = _metrics()
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,9 +46,9 @@ class RegionTask(Task):
     name: ClassVar[str] = "region"
     reference: ClassVar[str] = "bonferroni-box"
     size_metric: ClassVar[str] = "median_volume"
-    coverage_metric: ClassVar[str] = "coverage"
+    coverage_metric: ClassVar[str | None] = "coverage"
     several_targets: ClassVar[bool] = True
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: tuple[Metric, ...] = (
         Metric(
             "coverage", "coverage", "share", "target", "Share of test rows whose targets lie in the region."
         ),

@@ -107,8 +107,12 @@ def make_split(
     seed: int,
     classes: NDArray[np.generic] | None,
     groups: NDArray[np.generic] | None = None,
+    shifted: pd.DataFrame | None = None,
 ) -> Split:
-    """The split with features as numbers; the preparation is fitted on the training rows alone."""
+    """The split with features as numbers; the preparation is fitted on the training rows alone.
+
+    ``shifted`` are feature columns of further rows that are prepared alike.
+    """
     train, calib, test = parts
     X = table.X
     prepared = preparation(X.iloc[train])
@@ -128,6 +132,7 @@ def make_split(
         groups_calib=None if groups is None else groups[calib],
         groups_test=None if groups is None else groups[test],
         preparation=prepared,
+        X_shifted=None if shifted is None else np.asarray(prepared.transform(shifted), dtype=np.float64),
     )
 
 

@@ -123,6 +123,42 @@ _NESTED = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 CONTRACTS = (Intervals(), BareIntervals(), BareQuantiles(), BareScaled())
 
 
+def same_for_questions(contract: Contract, subject: Subject) -> None:
+    """Raise LawBroken unless the answer is the same whatever holds the question."""
+    X, method = contract.questions(), contract.ready(subject)
+    expected = contract.ask(method, X)
+    for name, variant in variants(X).items():
+        contract.require_same(contract.ask(method, variant), expected, f"asked with {name}")
+
+
+def same_for_targets(contract: Contract, subject: Subject, further: dict[str, Any]) -> None:
+    """Raise LawBroken unless the answer is the same whatever holds the calibration targets."""
+    X, y = contract.rows(N_CALIB, seed=1)
+    asked = contract.questions()
+    expected = contract.ask(contract.calibrated(subject, X, y), asked)
+    targets: dict[str, Any] = {
+        "a list": y.tolist(),
+        "float32": y.astype(np.float32),
+        "a read-only array": read_only(y),
+        **further,
+    }
+    if (tensor := as_tensor(y)) is not None:
+        targets["a tensor"] = tensor
+    for name, target in targets.items():
+        got = contract.ask(contract.calibrated(subject, X, target), asked)
+        contract.require_same(got, expected, f"targets given as {name}")
+
+
+def same_for_integers(contract: Contract, subject: Subject) -> None:
+    """Raise LawBroken unless integers mean the same numbers as floats."""
+    X, y = contract.rows(N_CALIB, seed=1)
+    X, y = np.round(X * 4), np.round(y * 8)
+    asked = np.round(contract.questions() * 4)
+    expected = contract.ask(contract.calibrated(subject, X, y), asked)
+    got = contract.ask(contract.calibrated(subject, X.astype(int), y.astype(int)), asked.astype(int))
+    contract.require_same(got, expected, "integers")
+
+
 @law("types", verbs=("calibrate_pred",), forms="model")
 def bare_predictions_are_of_a_known_form(contract: Intervals, subject: Subject) -> None:
     """Says so where bare predictions are of a form that the suite has no contract for."""
@@ -156,42 +192,21 @@ def float64_ends(contract: Intervals, subject: Subject) -> None:
 @law("types")
 def tables_lists_and_layouts(contract: Intervals, subject: Subject) -> None:
     """What is asked may be a list, float32, a table, in Fortran order, strided or read-only."""
-    X = contract.questions()
-    method = contract.ready(subject)
-    expected = contract.ask(method, X)
-    for name, variant in variants(X).items():
-        contract.require_same(contract.ask(method, variant), expected, f"asked with {name}")
+    same_for_questions(contract, subject)
 
 
 @law("types")
 def targets_of_every_kind(contract: Intervals, subject: Subject) -> None:
     """Calibration targets may be a list, a Series, float32, an (n, 1) column, a tensor, read-only."""
-    X, y = contract.rows(N_CALIB, seed=1)
-    asked = contract.questions()
-    expected = contract.ask(contract.calibrated(subject, X, y), asked)
-    targets: dict[str, Any] = {
-        "a list": y.tolist(),
-        "a Series": pd.Series(y, index=np.arange(len(y))[::-1] + 7),
-        "float32": y.astype(np.float32),
-        "an (n, 1) column": y[:, None],
-        "a read-only array": read_only(y),
-    }
-    if (tensor := as_tensor(y)) is not None:
-        targets["a tensor"] = tensor
-    for name, target in targets.items():
-        got = contract.ask(contract.calibrated(subject, X, target), asked)
-        contract.require_same(got, expected, f"targets given as {name}")
+    y = contract.rows(N_CALIB, seed=1)[1]
+    series = pd.Series(y, index=np.arange(len(y))[::-1] + 7)
+    same_for_targets(contract, subject, {"a Series": series, "an (n, 1) column": y[:, None]})
 
 
 @law("types")
 def whole_numbers(contract: Intervals, subject: Subject) -> None:
     """Integers mean the same numbers as floats."""
-    X, y = contract.rows(N_CALIB, seed=1)
-    X, y = np.round(X * 4), np.round(y * 8)
-    asked = np.round(contract.questions() * 4)
-    expected = contract.ask(contract.calibrated(subject, X, y), asked)
-    got = contract.ask(contract.calibrated(subject, X.astype(int), y.astype(int)), asked.astype(int))
-    contract.require_same(got, expected, "integers")
+    same_for_integers(contract, subject)
 
 
 @law("types")

@@ -81,6 +81,15 @@ class BareLabelSets(LabelSets):
         return np.asarray(self.ask(method, X)[np.arange(len(y)), np.asarray(y)])
 
 
+class LabelSetsUnderAttack(LabelSets):
+    """The same for cards of the task under attack: their sets for rows that nobody moved."""
+
+    task = "attack"
+
+    def applies(self, subject: Subject) -> bool:
+        return subject.card is not None and subject.card.task == self.task and super().applies(subject)
+
+
 class PoisonedSets(LabelSets):
     """The label-set contract for cards of the poisoning task, whose methods also have certificates."""
 
@@ -102,7 +111,7 @@ class BarePoisonedSets(BareLabelSets):
 #: levels whose answers must lie in each other
 _NESTED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
-CONTRACTS = (LabelSets(), BareLabelSets(), PoisonedSets(), BarePoisonedSets())
+CONTRACTS = (LabelSets(), BareLabelSets(), LabelSetsUnderAttack(), PoisonedSets(), BarePoisonedSets())
 
 
 @law("types")

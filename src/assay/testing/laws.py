@@ -20,6 +20,7 @@ LAWS = {
     "unseen-groups": "A group or class without calibration rows gets everything, with a warning.",
     "streams": "A stream goes on when its level leaves [0, 1] or an outcome is missing, in constant memory.",
     "one-rule": "A label or value is in the set exactly when its score is at most the threshold.",
+    "one-distribution": "Density, cdf, quantiles, moments, draws and predictions are of one distribution.",
     "nothing-global": "Warning filters, random states, threads, inputs and the user's model stay.",
     "object-life": "clone, pickle, deepcopy, set_params, refit and other processes give the same answer.",
     "saving": "A fitted object that is saved and loaded gives the same answer to the bit.",
@@ -44,7 +45,8 @@ def law(slug: str, *, verbs: tuple[str, ...] = (), forms: str = "all") -> Callab
     """Mark a function ``check(contract, subject)`` as a check of one law.
 
     ``verbs`` are methods that the class must have for the check to mean anything. ``forms`` says
-    which contracts it is for: "model" (those that train), "bare" (those from predictions), "all".
+    which contracts it is for: "model" (those that train), "bare" (those from predictions), "all", or one
+    form by its name.
     """
     if slug not in LAWS:
         raise KeyError(f"no law {slug!r}; the laws are {sorted(LAWS)}")
@@ -64,7 +66,7 @@ def checks_of(module: ModuleType, form: str) -> Iterator[tuple[str, str, tuple[s
         slug = getattr(function, "__law__", None)
         if not inspect.isfunction(function) or slug is None or function.__module__ != module.__name__:
             continue
-        if getattr(function, "__forms__", "all") in ("all", "bare" if form else "model"):
+        if getattr(function, "__forms__", "all") in ("all", "bare" if form else "model", form):
             yield f"{slug}/{name.replace('_', '-')}", slug, getattr(function, "__verbs__", ()), function
 
 

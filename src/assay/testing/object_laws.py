@@ -154,7 +154,7 @@ def failed_fit_leaves_nothing_half_done(contract: Contract, subject: Subject) ->
 def _must_fail(step: Any, method: Any, name: str) -> None:
     try:
         step(method)
-    except Exception:
+    except Exception:  # which error it is, other laws ask
         return
     raise LawBroken(f"{name} accepts rows that do not match")
 
@@ -200,12 +200,12 @@ def _answer_elsewhere(contract: Contract, pickled: bytes, X: Any, fit: Any, cali
 def process_state_stays(contract: Contract, subject: Subject) -> None:
     """A whole life leaves filters, random states, threads, float errors, environment and terminal alone."""
     out, err = io.StringIO(), io.StringIO()
-    with _unusual_random_states():
-        before = _process_state()
+    with unusual_random_states():
+        before = process_state()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             _life(contract, subject)
             contract.ask(contract.calibrated(subject, *contract.rank_rows(3)), contract.questions(2))
-        after = _process_state()
+        after = process_state()
     changed = [key for key in before if before[key] != after[key]]
     require(not changed, f"fitting and asking changed {', '.join(changed)}")
     printed = out.getvalue() + err.getvalue()
@@ -213,7 +213,7 @@ def process_state_stays(contract: Contract, subject: Subject) -> None:
 
 
 @contextlib.contextmanager
-def _unusual_random_states() -> Iterator[None]:
+def unusual_random_states() -> Iterator[None]:
     """Global random states that no method would set by a seed of its own; as before afterwards."""
     torch = sys.modules.get("torch")
     kept = random.getstate(), np.random.get_state(), torch and torch.random.get_rng_state()  # noqa: NPY002
@@ -230,7 +230,7 @@ def _unusual_random_states() -> Iterator[None]:
             torch.random.set_rng_state(kept[2])
 
 
-def _process_state() -> dict[str, Any]:
+def process_state() -> dict[str, Any]:
     state: dict[str, Any] = {
         "the warning filters": list(warnings.filters),
         "numpy's global random state": pickle.dumps(np.random.get_state()),  # noqa: NPY002

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import betabinom
 
 from assay.testing.common_laws import refused_with
-from assay.testing.interval_laws import as_tensor, read_only, variants
+from assay.testing.interval_laws import same_for_integers, same_for_questions, same_for_targets
 from assay.testing.laws import LawBroken, NotApplicable, law, require
 from assay.testing.subject import N_CALIB, N_TRAIN, Contract, Subject, require_close
 
@@ -239,42 +239,21 @@ def values_of_other_shapes_are_refused(contract: Regions, subject: Subject) -> N
 @law("types")
 def tables_lists_and_layouts(contract: Regions, subject: Subject) -> None:
     """What is asked may be a list, float32, a table, in Fortran order, strided or read-only."""
-    X = contract.questions()
-    method = contract.ready(subject)
-    expected = contract.ask(method, X)
-    for name, variant in variants(X).items():
-        contract.require_same(contract.ask(method, variant), expected, f"asked with {name}")
+    same_for_questions(contract, subject)
 
 
 @law("types")
 def targets_of_every_kind(contract: Regions, subject: Subject) -> None:
     """Calibration targets may be a list, a table, float32, Fortran-ordered, a tensor, read-only."""
-    X, y = contract.rows(N_CALIB, seed=1)
-    asked = contract.questions()
-    expected = contract.ask(contract.calibrated(subject, X, y), asked)
-    targets: dict[str, Any] = {
-        "a list": y.tolist(),
-        "a table": pd.DataFrame(y, columns=["a", "b"], index=np.arange(len(y))[::-1] + 7),
-        "float32": y.astype(np.float32),
-        "Fortran order": np.asfortranarray(y),
-        "a read-only array": read_only(y),
-    }
-    if (tensor := as_tensor(y)) is not None:
-        targets["a tensor"] = tensor
-    for name, target in targets.items():
-        got = contract.ask(contract.calibrated(subject, X, target), asked)
-        contract.require_same(got, expected, f"targets given as {name}")
+    y = contract.rows(N_CALIB, seed=1)[1]
+    table = pd.DataFrame(y, columns=["a", "b"], index=np.arange(len(y))[::-1] + 7)
+    same_for_targets(contract, subject, {"a table": table, "Fortran order": np.asfortranarray(y)})
 
 
 @law("types")
 def whole_numbers(contract: Regions, subject: Subject) -> None:
     """Integers mean the same numbers as floats."""
-    X, y = contract.rows(N_CALIB, seed=1)
-    X, y = np.round(X * 4), np.round(y * 8)
-    asked = np.round(contract.questions() * 4)
-    expected = contract.ask(contract.calibrated(subject, X, y), asked)
-    got = contract.ask(contract.calibrated(subject, X.astype(int), y.astype(int)), asked.astype(int))
-    contract.require_same(got, expected, "integers")
+    same_for_integers(contract, subject)
 
 
 @law("types")

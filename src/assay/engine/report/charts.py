@@ -75,7 +75,7 @@ def _finite(values: Sequence[float | None]) -> list[float]:
 def scatter(
     points: Sequence[Point],
     *,
-    target: float,
+    target: float | None,
     band: tuple[float, float] | None,
     x_label: str,
     y_label: str,
@@ -84,14 +84,19 @@ def scatter(
     width: int = 820,
     height: int = 460,
 ) -> Chart:
-    """Coverage (up) against size (right) with error bars, the nominal line and the expected band."""
+    """Coverage (up) against size (right) with error bars, the nominal line and the expected band.
+
+    Without a ``target`` the upward axis is a score of any size.
+    """
     shown = [p for p in points if math.isfinite(p.y) and not math.isnan(p.x)]
     finite = [p for p in shown if math.isfinite(p.x)]
     far = [p for p in shown if math.isinf(p.x)]
     left, right, top, bottom = 52, width - 14, 14, height - 48
     edge = right - (54 if far else 0)
     x = _size_scale(finite, left + 10, edge - 10)
-    y = _coverage_scale(shown, target, band, bottom - 8, top + 8)
+    y = _score_scale(shown, bottom - 8, top + 8)
+    if target is not None:
+        y = _coverage_scale(shown, target, band, bottom - 8, top + 8)
     parts = []
     if band:
         parts.append(rect(left, y(band[1]), right - left, y(band[0]) - y(band[1]), "band"))
@@ -106,7 +111,8 @@ def scatter(
             words((edge + right) / 2, bottom + 19, "∞", "tick", "middle"),
         ]
     parts.append(line(left, bottom, right, bottom, "axis"))
-    parts.append(line(left, y(target), right, y(target), "nominal"))
+    if target is not None:
+        parts.append(line(left, y(target), right, y(target), "nominal"))
     parts.append(words(right, bottom + 39, f"{x_label} →", "tick", "end"))
     parts.append(words(left, bottom + 39, f"↑ {y_label}", "tick", "start"))
     spots = [(x(p.x) if math.isfinite(p.x) else (edge + right) / 2, y(p.y), p) for p in shown]
@@ -116,12 +122,13 @@ def scatter(
                 parts.append(f'<circle cx="{x(sx):.1f}" cy="{y(sy):.1f}" r="2.2" class="s-{p.kind}"/>')
         parts += _error_bars(p, px, py, x, y)
     for px, py, p in spots:
-        tip = f"{p.name}: {x_label} {number(p.x)}, {y_label} {share(p.y)}"
+        y_text = number(p.y) if target is None else share(p.y)
+        tip = f"{p.name}: {x_label} {number(p.x)}, {y_label} {y_text}"
         shape = "triangle" if math.isinf(p.x) else p.shape
         parts.append(marker(px, py, shape, f"m-{p.kind}", tip, 6 if p.kind == "best" else 5))
-    nominal = (left, y(target) - 1, right, y(target) + 1)
+    nominal = [] if target is None else [(left, y(target) - 1, right, y(target) + 1)]
     frame = (left + 2, top + 2, right - 2, bottom - 2)
-    labels, note = _labels(spots, frame, [nominal, *_bar_boxes(spots, x, y)])
+    labels, note = _labels(spots, frame, [*nominal, *_bar_boxes(spots, x, y)])
     return Chart(title, description, width, height, "".join([*parts, *labels]), note)
 
 
@@ -151,6 +158,16 @@ def _coverage_scale(
     values += [min(max(v, min(values) - span / 2, 0.0), max(values) + span / 2, 1.0) for v in ends]
     low, high = padded(values, 0.06, 0.03)
     return Scale(max(low, -0.01), min(high, 1.01), start, end)
+
+
+def _score_scale(points: Sequence[Point], start: float, end: float) -> Scale:
+    """The range of the means and seeds; bars may leave the frame."""
+    values = _finite([v for p in points for v in (p.y, *(s[1] for s in p.seeds))]) or [0.0, 1.0]
+    span = max(values) - min(values) or abs(values[0]) * 0.2 or 1.0
+    ends = [v for p in points if p.y_ends for v in p.y_ends]
+    values += [min(max(v, min(values) - span / 2), max(values) + span / 2) for v in ends]
+    low, high = padded(values, 0.06, 1e-3)
+    return Scale(low, high, start, end)
 
 
 def _error_bars(p: Point, px: float, py: float, x: Scale, y: Scale) -> list[str]:

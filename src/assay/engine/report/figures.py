@@ -23,6 +23,8 @@ MAX_EXAMPLES = 9
 #: classes that fit into one panel of example sets
 MAX_CLASSES = 20
 _EXAMPLE_ROWS = 15
+#: metric of the time of a row, in milliseconds
+PER_ROW = "predict_ms_per_row"
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,15 @@ def expected_band(summary: Summary) -> tuple[float, float] | None:
     return next((found.expected for found in first if found.expected), None)
 
 
-def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart:
-    """Coverage against size: the picture people look at first."""
-    size, coverage = summary.task.size_metric, summary.task.coverage_metric
+def _points(summary: Summary, choice: Choice, across: str, up: str) -> list[charts.Point]:
+    """A point a finished method in the plane of two metrics."""
     points = []
     for row, found in enumerate(summary.methods, 1):
         if not found.seeds:
             continue
-        x, y = found.estimates[size], found.estimates[coverage]
+        x, y = found.estimates[across], found.estimates[up]
         trials = summary.ok(found.name).values()
-        seeds = [(t.metrics[size], t.metrics[coverage]) for t in trials if {size, coverage} <= set(t.metrics)]
+        seeds = [(t.metrics[across], t.metrics[up]) for t in trials if {across, up} <= set(t.metrics)]
         points.append(
             charts.Point(
                 found.name,
@@ -96,8 +97,32 @@ def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart
                 row,
             )
         )
+    return points
+
+
+def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart:
+    """Coverage against size: the picture people look at first; or a score against the time of a row."""
+    score = summary.task.size_metric
+    if summary.task.coverage_metric is None:
+        points = _points(summary, choice, PER_ROW, score)
+        label, time = summary.label(score), "milliseconds a row"
+        spoken = "; ".join(f"{p.name}: {label} {number(p.y)}, {number(p.x)} ms a row" for p in points)
+        return charts.scatter(
+            points,
+            target=None,
+            band=None,
+            x_label=f"{time} to predict",
+            y_label=label,
+            title=f"{label} against time to predict",
+            description=spoken or "No method finished a trial",
+            width=320 if narrow else 960,
+            height=330 if narrow else 480,
+        )
+    size, coverage = score, summary.task.coverage_metric
+    points = _points(summary, choice, size, coverage)
     spoken = "; ".join(
-        f"{p.name}: {summary.label(size)} {number(p.x)}, coverage {share(p.y)}" for p in points
+        f"{p.name}: {summary.label(size)} {number(p.x)}, {summary.label(coverage)} {share(p.y)}"
+        for p in points
     )
     return charts.scatter(
         points,
@@ -105,21 +130,35 @@ def overview(summary: Summary, choice: Choice, *, narrow: bool = False) -> Chart
         band=expected_band(summary),
         x_label=summary.label(size),
         y_label=summary.label(coverage),
-        title=f"Coverage against {summary.label(size)}",
+        title=f"{_sentence(summary.label(coverage))} against {summary.label(size)}",
         description=f"Nominal coverage {summary.target:g}. {spoken or 'No method finished a trial'}.",
         width=320 if narrow else 960,
         height=330 if narrow else 480,
     )
 
 
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def overview_numbers(summary: Summary) -> Numbers:
     """The numbers of :func:`overview`."""
     size, coverage = summary.task.size_metric, summary.task.coverage_metric
+    if coverage is None:
+        names = (size, PER_ROW)
+        header = ("method", *(f"{summary.label(name)} [95 %]" for name in names))
+        return Numbers(
+            header,
+            tuple(
+                (found.name, *(estimate_text(found.estimates[name]) for name in names))
+                for found in finished(summary)
+            ),
+        )
     rows = tuple(
         (found.name, estimate_text(found.estimates[size]), estimate_text(found.estimates[coverage], 3))
         for found in finished(summary)
     )
-    return Numbers(("method", f"{summary.label(size)} [95 %]", "coverage [95 %]"), rows)
+    return Numbers(("method", f"{summary.label(size)} [95 %]", f"{summary.label(coverage)} [95 %]"), rows)
 
 
 def _rows(summary: Summary, choice: Choice, values: Mapping[str, tuple[Estimate, str]]) -> list[charts.Row]:
@@ -142,20 +181,21 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
     _, _, smaller, _ = nouns(summary.info.task)
     panels, header, columns = [], ["method"], []
     for metric in _judged(summary):
-        percent = metric.unit != "share"
+        percent = not metric.unit.startswith(("share", "nats"))
         values: dict[str, tuple[Estimate, str]] = {}
         for found in others:
             of = (
                 relative(summary, found.name, metric.name)
                 if percent
-                else _scaled(found.differences.get(metric.name), 100)
+                else _scaled(found.differences.get(metric.name), 100 if metric.unit == "share" else 1)
             )
             if of is not None and not math.isnan(of.mean):
                 sign = " %" if percent and math.isfinite(of.mean) else ""
-                values[found.name] = (of, f"{signed(of.mean, 1)}{sign}")
+                shown = signed(of.mean, None if metric.unit.startswith("nats") else 1)
+                values[found.name] = (of, f"{shown}{sign}")
         if not values:
             continue
-        unit = "%" if percent else "points"
+        unit = "%" if percent else "points" if metric.unit == "share" else "nats"
         label = summary.label(metric.name)
         hint = f"← {smaller if metric.name == summary.task.size_metric else 'better'}"
         hint = {"lower": hint, "higher": "better →"}.get(metric.direction, "")
@@ -169,7 +209,8 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
             )
         )
         header.append(f"{label}, {unit}")
-        columns.append({name: _with_ends(of, 1) for name, (of, _) in values.items()})
+        decimals = 4 if metric.unit.startswith("nats") else 1
+        columns.append({name: _with_ends(of, decimals) for name, (of, _) in values.items()})
     if not panels:
         return None
     rows = tuple((m.name, *(column.get(m.name, NONE) for column in columns)) for m in others)
@@ -178,6 +219,8 @@ def differences(summary: Summary, choice: Choice) -> Figure | None:
         f"both finished. An interval that leaves out the dashed line is more than chance. Sizes and scores "
         f"in percent of {reference}'s mean, coverages in percentage points. A triangle lies beyond the axis."
     )
+    if summary.task.coverage_metric is None:
+        caption = caption.replace("coverages", "likelihoods in nats, shares")
     return Figure(tuple(panels), caption, Numbers(tuple(header), rows))
 
 
@@ -191,6 +234,8 @@ def _with_ends(of: Estimate, decimals: int) -> str:
 def _judged(summary: Summary) -> list[Metric]:
     """Metrics worth a panel of differences: size, coverage, then scores and worst cases."""
     first = (summary.task.size_metric, summary.task.coverage_metric)
+    if summary.task.coverage_metric is None:
+        return [m for m in summary.metrics if m.direction in ("lower", "higher") and not _is_cost(m)]
     rest = [
         m.name for m in summary.metrics if m.name.endswith(("_score", "_gap")) or m.name.startswith("worst_")
     ]
@@ -492,18 +537,22 @@ def example_sets(summary: Summary, choice: Choice) -> Figure | None:
     )
 
 
+def _is_cost(metric: Metric) -> bool:
+    return metric.name.endswith("_seconds") or metric.name in (PER_ROW, "peak_memory")
+
+
 def costs(summary: Summary, choice: Choice) -> Figure | None:
     """Seconds to fit and to predict and memory, one panel each."""
     panels, header, columns = [], ["method"], []
     for metric in summary.metrics:
-        if not (metric.name.endswith("_seconds") or metric.name == "peak_memory"):
+        if not _is_cost(metric):
             continue
         values = {}
         for found in finished(summary):
             of = found.estimates[metric.name]
             if of.seeds:
-                mib = f"{number(of.mean)} MiB"
-                values[found.name] = (of, duration(of.mean) if metric.name.endswith("_seconds") else mib)
+                other = f"{number(of.mean)} {metric.unit}"
+                values[found.name] = (of, duration(of.mean) if metric.name.endswith("_seconds") else other)
         if not values:
             continue
         label = summary.label(metric.name)

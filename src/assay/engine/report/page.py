@@ -11,10 +11,12 @@ from assay.core.cards import Card, all_cards
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo, TrialResult
 from assay.engine.report import (
+    attack_figures,
     figures,
     group_figures,
     online_figures,
     poisoning_figures,
+    predictive_figures,
     region_figures,
 )
 from assay.engine.report.figures import Figure, Numbers
@@ -22,6 +24,7 @@ from assay.engine.report.online_figures import TimeFigure
 from assay.engine.report.style import CHART_STYLE, PAGE_STYLE
 from assay.engine.report.svg import Chart, marker
 from assay.engine.report.text import (
+    column_text,
     difference_text,
     esc,
     expected_text,
@@ -56,19 +59,21 @@ _CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def render(summary: Summary, choice: Choice) -> str:
     """The whole page; opens offline, asks for nothing from any network, runs no script."""
     info = summary.info
-    size = summary.label(summary.task.size_metric)
     skipped = any(found.counts["skipped"] for found in summary.methods)
     wide = figures.overview(summary, choice)
     narrow = figures.overview(summary, choice, narrow=True)
     parts: list[tuple[str, str, str]] = [
         ("results", "Results", _results(summary, choice, numbered=bool(wide.note or narrow.note))),
-        ("overview", f"Coverage against {size}", _overview(summary, choice, wide, narrow)),
+        ("overview", wide.title, _overview(summary, choice, wide, narrow)),
+        ("calibration", "Calibration", _figure(predictive_figures.calibration(summary, choice))),
+        ("sharpness", "Sharpness", _figure(predictive_figures.sharpness(summary, choice), beside=True)),
         ("time", "Over time", _over_time(summary, choice)),
         (
             "differences",
             f"Differences to {shorten(summary.reference or 'reference', 40)}",
             _differences(summary, choice),
         ),
+        ("attack", "Against the radius", _figure(attack_figures.certified_sizes(summary, choice))),
         ("poison", "Under poisoning", _poisoning(summary, choice)),
         ("row-groups", f"By {summary.info.group}", _figure(group_figures.by_row_group(summary, choice))),
         ("groups", "Where coverage is low", _groups(summary, choice)),
@@ -122,20 +127,25 @@ def _facts(summary: Summary, choice: Choice) -> str:
     if choice.method is None:
         return ""
     found = summary.method(choice.method)
-    coverage = found.estimates[summary.task.coverage_metric]
     size = found.estimates[summary.task.size_metric]
-    facts = [
-        ("coverage", share(coverage.mean), interval(coverage, 3)),
-        (summary.label(summary.task.size_metric), mean(size), interval(size)),
-    ]
+    facts = [(summary.label(summary.task.size_metric), mean(size), interval(size))]
     gap = relative(summary, choice.method, summary.task.size_metric)
-    if gap is not None and math.isfinite(gap.mean):
+    if summary.task.coverage_metric is not None:
+        coverage = found.estimates[summary.task.coverage_metric]
+        facts.insert(
+            0, (summary.label(summary.task.coverage_metric), share(coverage.mean), interval(coverage, 3))
+        )
+    elif found.name != summary.reference:
+        value, bracket, ends = difference_text(summary, found).partition(" [")
+        facts.append((f"against {summary.reference}", value, bracket[1:] + ends))
+    if summary.task.coverage_metric is not None and gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f"[{signed(gap.low, 1)}, {signed(gap.high, 1)}] %"
         facts.append((f"against {summary.reference}", f"{signed(gap.mean, 1)} %", ends))
     worst = _worst_metric(summary)
     if worst and found.estimates[worst].seeds:
         of = found.estimates[worst]
         facts.append((summary.label(worst), share(of.mean), interval(of, 3)))
+    facts += [(summary.label(name), column_text(summary, found, name), "") for name in summary.columns]
     facts.append(("to fit and predict", duration(seconds_of(found)), plural(len(found.seeds), "seed")))
     cells = "".join(
         f"<div><dt>{esc(name)}</dt><dd>{esc(value)}<small>{esc(ends) or '&nbsp;'}</small></dd></div>"
@@ -149,16 +159,23 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     task = summary.task
     gaps = group_gaps(summary)
     worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
+    expected = "of one stretch" if over_time(task) else "of one split"
     heads = [
         ("Method", ""),
-        ("Coverage", "[95 %]"),
-        ("Expected", "of one stretch" if over_time(task) else "of one split"),
+        *(
+            [(_capital(summary.label(task.coverage_metric)), "[95 %]")]
+            if task.coverage_metric is not None
+            else []
+        ),
+        *((_capital(summary.label(metric)), "[95 %]") for metric in task.beside_coverage),
+        *([("Expected", expected)] if task.coverage_metric is not None else []),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
     if worst:
         heads.append((_capital(summary.label(worst)), "[95 %]"))
     heads += [(_capital(summary.label(metric)), "of groups [95 %]") for metric, _ in gaps]
+    heads += [(_capital(summary.label(metric)), "") for metric in summary.columns]
     heads += [("Time", "fit and predict"), ("Trials", "finished")]
     head = "".join(
         f'<th scope="col"{" class=n" if i else ""}>{esc(name)}<small>{esc(sub)}</small></th>'
@@ -167,15 +184,21 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     body = []
     for row, found in enumerate(summary.methods, 1):
         low = choice.verdict(found.name).low
-        cells = [
-            _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
-            f'<td class="n">{esc(expected_text(found.expected))}</td>',
+        cells = []
+        if task.coverage_metric is not None:
+            cells = [
+                _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
+                *(_cell(found.estimates.get(metric), 3) for metric in task.beside_coverage),
+                f'<td class="n">{esc(expected_text(found.expected))}</td>',
+            ]
+        cells += [
             _cell(found.estimates.get(task.size_metric)),
             _split_cell(difference_text(summary, found)),
         ]
         if worst:
             cells.append(_cell(found.estimates.get(worst), 3))
         cells += [_cell(found.estimates.get(metric), decimals) for metric, decimals in gaps]
+        cells += [f'<td class="n">{esc(column_text(summary, found, name))}</td>' for name in summary.columns]
         done = f"{found.counts['ok']}/{found.trials}"
         if found.counts["ok"] < found.trials:
             done = f'<span class="bad">{done}</span>'
@@ -335,6 +358,12 @@ def _overview(summary: Summary, choice: Choice, wide: Chart, narrow: Chart) -> s
         "Up and to the left is better: small, and at or above the dashed line. Bars are 95 % intervals; bars "
         "without a cap go on beyond the frame. "
     )
+    if summary.task.coverage_metric is None:
+        label = summary.label(summary.task.size_metric)
+        caption = (
+            f"Down and to the left is better: a small {label} for little time, which is on a logarithmic "
+            "axis where methods differ much. Bars are 95 % intervals; without a cap they go on. "
+        )
     if figures.expected_band(summary):
         caption += f"The band: {expected_words(summary.task)} "
     if any(math.isinf(f.estimates[summary.task.size_metric].mean) for f in figures.finished(summary)):
@@ -403,6 +432,7 @@ def _examples(summary: Summary, choice: Choice) -> str:
     intervals = figures.example_intervals(summary, choice)
     drawn = [_figure(intervals), _figure(figures.example_sets(summary, choice))]
     drawn += [
+        _figure(predictive_figures.likeliest_labels(summary, choice)),
         _figure(region_figures.planes(summary, choice), "In the plane of the targets"),
         _figure(region_figures.volumes(summary, choice), "Volumes", beside=True),
     ]
@@ -448,17 +478,23 @@ def _failed(summary: Summary) -> str:
 def _notes(summary: Summary) -> str:
     info = summary.info
     rows = next((found.rows for found in summary.methods if found.rows), None)
+    promised = summary.task.coverage_metric is not None
     facts: list[tuple[str, str]] = [
         ("Data", info.source),
         ("Rows and features", f"{info.n_rows:,} rows, {info.n_features:,} features, target {info.target}"),
         ("Time", info.time or ""),
         ("Group", info.group or ""),
         ("Task", info.why_task or info.task),
-        ("Level", f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered"),
+        (
+            "Level",
+            f"alpha {info.alpha}: {summary.target:g} of new rows are to be covered" if promised else "",
+        ),
     ]
     if rows:
         training = f"{rows.train:,} to train, " if rows.train else ""
         split = f"{training}{rows.calib:,} to calibrate, {rows.test:,} to test, on each seed"
+        if not promised:
+            split = f"{rows.train + rows.calib:,} to train, {rows.test:,} to test, on each seed"
         if rows.disjoint:
             split = f"{rows.test:,} steps a stretch, after a burn-in of {rows.calib:,}"
         facts.append(("Split", split))

@@ -10,15 +10,27 @@ from collections.abc import Sequence
 from assay.engine.choice import Choice
 from assay.engine.plan import RunInfo
 from assay.engine.stats import Estimate, MethodSummary, Summary
-from assay.engine.wording import NONE, duration, estimate_text, mean, number, plural, share, signed
+from assay.engine.wording import (
+    NONE,
+    decimals_for,
+    duration,
+    estimate_text,
+    mean,
+    number,
+    plural,
+    share,
+    signed,
+)
 
 #: task -> (what a method gives, superlative of a small one, comparative)
 _NOUNS = {
     "interval": ("prediction intervals", "narrowest", "narrower", "wider"),
     "region": ("prediction regions", "smallest", "smaller", "larger"),
     "label-set": ("label sets", "smallest", "smaller", "larger"),
+    "attack": ("robust label sets", "smallest", "smaller", "larger"),
     "poisoning": ("label sets", "smallest", "smaller", "larger"),
     "online": ("prediction intervals", "narrowest", "narrower", "wider"),
+    "predictive": ("predictive distributions", "best", "better", "worse"),
 }
 
 _OUR_WARNING = re.compile(r"^(Assay|InfiniteSet)Warning: ")
@@ -63,6 +75,11 @@ def question(info: RunInfo) -> str:
     if info.options.get("proba"):
         columns = f"probabilities of {plural(info.n_features, 'class', 'classes')}"
     rows = f"{plural(info.n_rows, 'row')}, {columns}"
+    if info.task == "predictive":
+        of = f"{info.target} in {info.dataset} ({rows})"
+        if len(info.methods) == 1:
+            return f"How good are the {what} that {info.methods[0]['name']} gives for {of}?"
+        return f"Which of {plural(len(info.methods), 'method')} gives the {best} {what} for {of}?"
     if len(info.methods) == 1:
         return (
             f"Which {what} does {info.methods[0]['name']} give for {info.target} in {info.dataset} ({rows}), "
@@ -75,7 +92,7 @@ def question(info: RunInfo) -> str:
 
 
 def _to_come(info: RunInfo) -> str:
-    return "the steps to come" if info.task == "online" else "new rows"
+    return {"online": "the steps to come", "attack": "new rows under attack"}.get(info.task, "new rows")
 
 
 def relative(summary: Summary, method: str, metric: str) -> Estimate | None:
@@ -110,12 +127,17 @@ def verdict(summary: Summary, choice: Choice) -> str:
     best = choice.method
     found = summary.method(best)
     size = summary.task.size_metric
+    if summary.task.coverage_metric is None:
+        return _verdict_of_scores(summary, choice, best)
     coverage = found.estimates[summary.task.coverage_metric]
     reached = coverage.mean >= summary.target
-    keep = "that keep to the level" if reached else "whose coverage is not shown to fall short"
+    label = summary.label(summary.task.coverage_metric)
+    keep = "that keep to the level" if reached else f"whose {label} is not shown to fall short"
+    requirement = summary.task.requirement()
+    keep = f"{requirement} and {keep}" if requirement else keep
     text = (
         f"The {best_word} {what} {keep} come from {best}: {summary.label(size)} "
-        f"{mean(found.estimates[size])} at coverage {share(coverage.mean)}, "
+        f"{mean(found.estimates[size])} at {label} {share(coverage.mean)}, "
         f"where {summary.target:g} was asked"
     )
     gap = relative(summary, best, size)
@@ -131,12 +153,30 @@ def verdict(summary: Summary, choice: Choice) -> str:
     if gaps and all(of.seeds for _, of, _ in gaps):
         listed = " and ".join(f"a {label} of {mean(of, decimals)}" for label, of, decimals in gaps)
         text += f" Between {groups_of(summary.info)} it has {listed}."
+    return text + _close(summary, choice, best)
+
+
+def _close(summary: Summary, choice: Choice, best: str) -> str:
+    """Which methods the seeds cannot tell from the best."""
     close = [
         v.method for v in choice.verdicts if v.qualifies and _not_clearly_larger(summary, v.method, best)
     ]
-    if close:
-        text += f" These seeds do not show {_listed(close)} to be {larger}."
-    return text
+    worse = nouns(summary.info.task)[3]
+    return f" These seeds do not show {_listed(close)} to be {worse}." if close else ""
+
+
+def _verdict_of_scores(summary: Summary, choice: Choice, best: str) -> str:
+    """The outcome of a task that promises no level."""
+    what, best_word, _, _ = nouns(summary.info.task)
+    size = summary.task.size_metric
+    label = summary.label(size)
+    text = f"The {best_word} {what} come from {best}: {label} {mean(summary.method(best).estimates[size])}"
+    gap = summary.method(best).differences.get(size)
+    if gap is not None and gap.seeds and math.isfinite(gap.mean):
+        text += f", {number(abs(gap.mean))} {'less' if gap.mean < 0 else 'more'} than {summary.reference}"
+        if gap.low is not None and gap.high is not None:
+            text += f" (95 % interval of the difference {signed(gap.low)} to {signed(gap.high)})"
+    return f"{text}.{_close(summary, choice, best)}"
 
 
 def _not_clearly_larger(summary: Summary, method: str, best: str) -> bool:
@@ -161,6 +201,8 @@ def difference_text(summary: Summary, found: MethodSummary) -> str:
     """The paired difference of the size to the reference, in percent where that is defined."""
     if found.name == summary.reference:
         return "reference"
+    if summary.task.coverage_metric is None:
+        return signed_text(found.differences.get(summary.task.size_metric))
     gap = relative(summary, found.name, summary.task.size_metric)
     if gap is not None and math.isfinite(gap.mean):
         ends = "" if gap.low is None else f" [{signed(gap.low, 1)}, {signed(gap.high, 1)}]"
@@ -169,22 +211,42 @@ def difference_text(summary: Summary, found: MethodSummary) -> str:
     return NONE if of is None or math.isnan(of.mean) else signed(of.mean)
 
 
+def signed_text(of: Estimate | None) -> str:
+    """A difference and its interval, with signs."""
+    if of is None or math.isnan(of.mean):
+        return NONE
+    decimals = decimals_for(of)
+    ends = "" if of.low is None else f" [{signed(of.low, decimals)}, {signed(of.high, decimals)}]"
+    return f"{signed(of.mean, decimals)}{ends}"
+
+
+def column_text(summary: Summary, found: MethodSummary, metric: str) -> str:
+    """A further metric of the short table: shares with three decimals."""
+    of = found.estimates[metric]
+    unit = next(m.unit for m in summary.metrics if m.name == metric)
+    return mean(of, 3) if unit == "share" else number(of.mean)
+
+
 def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
     """The short table for a terminal: the header, then one row a method.
 
-    Method, coverage with its 95 % interval, the range expected of an exactly valid method on one
-    split, mean size with its interval, paired difference of the size to the reference, seconds to
-    fit and predict, trials finished of all; with groups of rows also the gaps of coverage and of size
-    between them. ``*`` marks the choice, ``!`` a coverage that is
+    Method, coverage with its 95 % interval, what the task shows beside it, the range expected of an
+    exactly valid method on one split (neither where the task promises no level), mean size with its
+    interval, paired difference of the size to the reference, the task's further columns, seconds to fit and
+    predict, trials finished of all; with groups of rows also the gaps of coverage and of size between them.
+    ``*`` marks the choice, ``!`` a coverage that is
     significantly too low.
     """
     size = summary.label(summary.task.size_metric)
+    promised = summary.task.coverage_metric
     header = (
         "method",
-        "coverage [95 %]",
-        "expected",
+        *((f"{summary.label(promised)} [95 %]",) if promised else ()),
+        *(summary.label(metric) for metric in summary.task.beside_coverage),
+        *(("expected",) if promised else ()),
         f"{size} [95 %]",
         f"vs {summary.reference or 'reference'} [95 %]",
+        *(summary.label(metric) for metric in summary.columns),
         *(summary.label(metric) for metric, _ in group_gaps(summary)),
         "time",
         "trials",
@@ -192,20 +254,28 @@ def table_rows(summary: Summary, choice: Choice) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [header]
     for found in summary.methods:
         low = choice.verdict(found.name).low
-        coverage = estimate_text(found.estimates.get(summary.task.coverage_metric), 3)
+        coverage = estimate_text(found.estimates.get(promised or ""), 3)
         rows.append(
             (
                 f"{found.name} *" if found.name == choice.method else found.name,
-                f"{coverage} !" if low else coverage,
-                expected_text(found.expected),
+                *((f"{coverage} !" if low else coverage,) if promised else ()),
+                *(mean_of(found, metric) for metric in summary.task.beside_coverage),
+                *((expected_text(found.expected),) if promised else ()),
                 estimate_text(found.estimates.get(summary.task.size_metric)),
                 difference_text(summary, found),
+                *(column_text(summary, found, metric) for metric in summary.columns),
                 *(mean(found.estimates[metric], decimals) for metric, decimals in group_gaps(summary)),
                 duration(seconds_of(found)),
                 f"{found.counts['ok']}/{found.trials}",
             )
         )
     return rows
+
+
+def mean_of(found: MethodSummary, metric: str) -> str:
+    """The mean share of a method with three decimals."""
+    of = found.estimates.get(metric)
+    return NONE if of is None else share(of.mean)
 
 
 def groups_of(info: RunInfo) -> str:
@@ -251,6 +321,17 @@ def notices(summary: Summary) -> list[str]:
         f"{method} ({plural(n, 'trial')}): {_OUR_WARNING.sub('', first)}"
         for (method, _), (first, n) in said.items()
     ]
+
+
+def _lacking(summary: Summary) -> list[str]:
+    """Which methods are not recommended for what their task asks beside coverage."""
+    kept: dict[str, list[str]] = {}
+    for found in summary.methods:
+        means = {metric: of.mean for metric, of in found.estimates.items()}
+        lacking = summary.task.lacks(means) if found.seeds else None
+        if lacking:
+            kept.setdefault(lacking, []).append(found.name)
+    return [f"Not recommended: {', '.join(names)}: {why}." for why, names in kept.items()]
 
 
 def _empty_sets(summary: Summary) -> list[str]:
@@ -335,6 +416,7 @@ def table_notes(summary: Summary, choice: Choice) -> list[str]:
         listed = "; ".join(f"{label} ({', '.join(parts)})" for label, parts in undefined.items())
         notes.append(f"Undefined on some seeds and left out of the mean: {listed}.")
     notes += [
+        *_lacking(summary),
         *_of_groups(summary),
         *_empty_sets(summary),
         *_infinite_regions(summary),

@@ -1,0 +1,1 @@
+"""Small torch networks that several families train in the same way."""
