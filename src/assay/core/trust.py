@@ -23,6 +23,7 @@ _KNOWN = (
     "assay.conformal",
     "assay.core",
     "assay.data.prepare",
+    "assay.networks",
     "torch.distributions",
     "torch.nn",
     "zuko",
