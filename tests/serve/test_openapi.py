@@ -59,7 +59,7 @@ def ask(question, method, path, mode, examples, derandomize=True):
 @pytest.mark.parametrize("path", ["/predict", "/feedback"])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_rows_as_described_are_answered(question, path):
-    assert ask(question, "POST", path, GenerationMode.POSITIVE, 8)[200] > 4
+    assert ask(question, "POST", path, GenerationMode.POSITIVE, 16)[200] > 4
 
 
 @pytest.mark.parametrize("path", ["/predict", "/feedback"])
