@@ -1,6 +1,6 @@
 """The same work by assay and by other libraries, in an environment of its own, into benchmarks/peers.json.
 
-    python benchmarks/peers                  # or make peers
+    make peers                  # python benchmarks/peers, then the table of README.md
 
 Builds the environment (BENCH_ENV, or .bench-env) by benchmarks/environment.sh where there is none. A peer
 that is not there or fails is recorded as such; only what fails in assay itself ends this with an error.
@@ -23,7 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-COMMAND = "python benchmarks/peers"
+COMMAND = "make peers"
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -69,7 +69,7 @@ def peers() -> list[dict[str, str]]:
 
 def record(argv: list[str]) -> int:
     """Run the cases, print the table, write the file."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser = argparse.ArgumentParser(prog="python benchmarks/peers", description=__doc__)
     parser.add_argument("--only", help="run the cases whose name contains this; needs --json elsewhere")
     parser.add_argument("--json", type=Path, default=HERE.parent / "peers.json")
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Further contenders on bare predictions and probabilities: normalised intervals, classes, groups, TorchCP."""
+"""Further contenders on bare predictions: normalised intervals, thresholds a class or a group, TorchCP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def normalised_inputs(n: int = intervals.MILLION) -> Any:
     prediction, y = intervals.rows(n, 0)
     spread = rng.uniform(0.5, 2.0, size=(2, n))
     pairs = np.column_stack([prediction, spread[0]])
-    return pairs, prediction + (y - prediction) * spread[0], np.column_stack([intervals.rows(n, 1)[0], spread[1]])
+    test = np.column_stack([intervals.rows(n, 1)[0], spread[1]])
+    return pairs, prediction + (y - prediction) * spread[0], test
 
 
 def normalised_assay(data: Any) -> Any:
@@ -79,9 +80,7 @@ def normalised_mapie(data: Any) -> Any:
 
     pairs, y, test = data
     score = ResidualNormalisedScore(Column(1), prefit=True, sym=True)
-    peer = SplitConformalRegressor(
-        Column(0), confidence_level=1 - ALPHA, conformity_score=score, prefit=True
-    )
+    peer = SplitConformalRegressor(Column(0), confidence_level=1 - ALPHA, conformity_score=score, prefit=True)
     return peer.conformalize(pairs, y).predict_interval(test)[1][:, :, 0]
 
 
@@ -115,7 +114,7 @@ def normalised_torchcp(data: Any) -> Any:
     try:
         intervals_of(pairs[:50], y[:50], test[:2])
     except RuntimeError as error:
-        raise Unavailable(f"takes one row a call: {error}") from error
+        raise Unavailable("fails for more than one row: it makes n x n intervals of n rows") from error
     return intervals_of(pairs, y, test)
 
 

@@ -93,7 +93,8 @@ def agree(ours: Any, theirs: Any) -> str:
     lower, upper = np.isclose(ours, theirs, rtol=1e-6, atol=1e-6).mean(axis=0)
     finite = np.isfinite(ours).all(axis=1) & np.isfinite(theirs).all(axis=1)
     ratio = np.ptp(theirs[finite], axis=1).mean() / np.ptp(ours[finite], axis=1).mean()
-    return f"lower ends equal at {lower:.0%} of steps, upper at {upper:.0%}; mean width {ratio:.3f} times ours"
+    ends = f"lower ends equal at {lower:.0%} of steps, upper at {upper:.0%}"
+    return f"{ends}; mean width {ratio:.3f} times ours"
 
 
 CASES = [
