@@ -311,7 +311,7 @@ def peers_table(recorded: dict[str, Any]) -> str:
         _table(
             ("work", "library", "time, ratio", "memory, ratio", "its results beside ours"),
             [
-                (name, row["contender"], _ratio(row), _memory(row, rows[0]), _results(row))
+                (name, row["contender"], _short(row["cpu_ratio"]), _memory(row, rows[0]), _results(row))
                 for name, rows in recorded["results"].items()
                 for row in rows[1:]
             ],
@@ -323,9 +323,9 @@ def peers_table(recorded: dict[str, Any]) -> str:
     return "\n\n".join([*out, "Nothing alike to measure in " + " and ".join(alike) + "."])
 
 
-def _ratio(row: dict[str, Any]) -> str:
-    ratio = row["cpu_ratio"]
-    return "–" if ratio is None else f"{ratio:.{1 if ratio < 10 else 0}f}"
+def _short(ratio: float | None) -> str:
+    """Two digits or so."""
+    return "–" if ratio is None else f"{ratio:.{2 if ratio < 1 else 1 if ratio < 10 else 0}f}"
 
 
 def _memory(row: dict[str, Any], ours: dict[str, Any]) -> str:
@@ -333,8 +333,9 @@ def _memory(row: dict[str, Any], ours: dict[str, Any]) -> str:
     taken, own = row["extra_mib"], ours["extra_mib"]
     if taken is None or own is None:
         return "–"
-    ratio = f"{taken / own:.{1 if taken < 10 * own else 0}f}" if own >= 1 else "–"
-    return f"{ratio} ({taken:.0f} MiB)"
+    if own < 1:
+        return "both under 1 MiB" if taken < 1 else f"{taken:.0f} MiB, ours under 1"
+    return f"{_short(taken / own)} ({taken:.0f} MiB)"
 
 
 def _results(row: dict[str, Any]) -> str:

@@ -62,12 +62,13 @@ def test_readme_shows_the_record(recorded, generate):
     shown = re.search(r"<!-- begin peers\b[^>]*-->\n(.*?)<!-- end peers -->", README, re.DOTALL)[1].strip()
     assert shown == generate.peers_table(recorded)
     assert recorded["date"] in shown
-    assert shown.count("\n| ") - 1 == sum(len(rows) - 1 for rows in recorded["results"].values())
+    assert shown.count("\n| ") - 2 == sum(len(rows) - 1 for rows in recorded["results"].values())
 
 
 def test_ratios_of_nothing_are_not_shown(generate):
     ours = {"extra_mib": 0.2}
-    assert generate._memory({"extra_mib": 5.0}, ours) == "– (5 MiB)"
+    assert generate._memory({"extra_mib": 5.0}, ours) == "5 MiB, ours under 1"
+    assert generate._memory(ours, ours) == "both under 1 MiB"
     assert generate._memory({"extra_mib": 5.0}, {"extra_mib": 2.0}) == "2.5 (5 MiB)"
     assert generate._memory({"extra_mib": 506.0}, {"extra_mib": 9.0}) == "56 (506 MiB)"
     assert generate._memory({"extra_mib": None}, ours) == "–"
