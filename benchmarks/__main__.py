@@ -18,6 +18,7 @@ FILES = (
     "rps.py",
     "bincp.py",
     "fleet.py",
+    "serve.py",
     "streamline.py",
     "ensembles.py",
 )

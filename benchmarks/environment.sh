@@ -27,7 +27,7 @@ without_nvcc() { PATH="$(cd "$env/bin" && pwd):/usr/bin:/bin" pip "$@"; }
 say "assay, and one numpy, scikit-learn and torch for all"
 pip "torch==2.13.0" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
 pip "numpy==2.4.6" "scikit-learn==1.9.1" "scipy==1.17.1" "pandas==3.1.1" "numba==0.68.1" setuptools wheel
-pip --editable .
+pip --editable ".[save,serve]"
 
 peer crepes "as it comes" pip "crepes==0.9.1"
 peer MAPIE "as it comes" pip "MAPIE==1.6.0"

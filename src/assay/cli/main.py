@@ -22,7 +22,7 @@ from assay.core.errors import AssayError
 
 #: name of the command -> the file in this folder that holds a function of the same name
 _COMMANDS = (
-    *("compare", "fit", "predict", "check", "show", "certify", "monitor"),
+    *("compare", "fit", "predict", "check", "show", "serve", "certify", "monitor"),
     *("methods", "datasets", "verify", "runs", "report"),
 )
 

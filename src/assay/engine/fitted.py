@@ -153,10 +153,12 @@ class FittedMethod:
                 raise DataError(f"the target {absent[0]!r} is not among the columns; rows must be labelled")
             frame = frame.reset_index(drop=True)
             features = self._features(frame, start, notices, targets)
-            known = frame[list(targets)].notna().all(axis=1)
+            given = frame[list(targets)].notna().all(axis=1)
+            outcome = self.outcome_schema.conform(frame.loc[given, list(targets)], Notices(), first_row=start)
+            outcome = outcome.dropna()  # cells such as "NA" turn out to be missing only now
+            known = frame.index.isin(outcome.index)
             if not known.all():
                 notices.add(self.target, "without an outcome, left out", int((~known).sum()))
-            outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
             ready = pd.concat([features[known], outcome], axis=1)
             fresh = ~np.isin(row_hashes(ready), self.seen)
             if not fresh.all():
