@@ -59,7 +59,7 @@ def main() -> None:
     for name in STACK:
         print(f"{name} {importlib.metadata.version(name)}")
     for peer in PEERS:
-        print(f"{peer.name} {peer.version() or "-"}: {peer.trouble() or 'ok'}")
+        print(f"{peer.name} {peer.version() or '-'}: {peer.trouble() or 'ok'}")
 
 
 if __name__ == "__main__":
