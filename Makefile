@@ -10,10 +10,12 @@ TORCH_INDEX ?=
 # What `make demo` installs beside the core; `make demo EXTRAS=data` leaves torch out.
 EXTRAS ?= torch,data
 ASSAY := $(VENV)/bin/assay
-export PYTHON VENV TORCH_INDEX
+# Where assay stands beside the libraries that it is measured against.
+BENCH_ENV ?= .bench-env
+export PYTHON VENV TORCH_INDEX BENCH_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-long lint docs bench readme example constraints clean
+.PHONY: help install dev demo test test-long lint docs bench peers readme example constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -52,6 +54,10 @@ example: $(VENV)/.dev ## run README's first comparison again, renew its answer a
 
 bench: $(VENV)/.dev ## speed against the peers, as ratios
 	$(VENV)/bin/python -m benchmarks
+
+peers: ## the same work by other libraries, in .bench-env, into benchmarks/peers.json and README.md
+	$(PYTHON) benchmarks/peers
+	$(BENCH_ENV)/bin/python docs/generate.py
 
 constraints: ## the newest versions that fit, into constraints.txt
 	rm -rf build/constraints-venv

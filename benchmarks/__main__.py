@@ -18,6 +18,8 @@ FILES = (
     "rps.py",
     "bincp.py",
     "fleet.py",
+    "saved.py",
+    "serve.py",
     "streamline.py",
     "ensembles.py",
 )

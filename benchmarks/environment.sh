@@ -3,36 +3,45 @@
 #
 #   bash benchmarks/environment.sh [python]
 #
-# Two peers cannot be installed plainly beside the others:
-#   puncc 0.9.3 asks for numpy < 2, which no current scikit-learn stack shares. It is installed without
-#     its dependencies; the parts measured here run with numpy 2.
-#   TorchCP 1.2.1 needs torchsort, which has no wheel: it is compiled against the torch that is there, so
-#     torch comes first and build isolation is off. torchsort's setup takes any `nvcc` on the PATH as a
-#     reason for a CUDA build; it is given a PATH without one. TorchCP itself comes without its
-#     dependencies (torchvision is not needed), then torch_geometric and transformers, which it imports.
+# Environment: BENCH_ENV, the folder (.bench-env); TORCH_INDEX, an index with CPU builds of torch.
+# assay and what it stands on must install; a peer that cannot is named, and the others go on. What each
+# peer needs so that it installs beside the others is said as it is done, and which can be imported, last.
+# pip calls the numpy of puncc and the torchvision of TorchCP conflicts, which is what is meant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python="${1:-python3}"
-env=.bench-env
+env="${BENCH_ENV:-.bench-env}"
 
-"$python" -m venv "$env"
-pip() { "$env/bin/python" -m pip install --quiet "$@"; }
+say() { printf '== %s\n' "$*"; }
+pip() { "$env/bin/python" -m pip install -qq --disable-pip-version-check "$@"; }
+peer() { # peer NAME WHAT-IS-DONE COMMAND...
+  local name="$1" what="$2"
+  shift 2
+  say "$name: $what"
+  "$@" || say "$name: NOT INSTALLED, see above"
+}
+# torchsort's setup takes any nvcc on the PATH as a reason for a CUDA build, so it gets a PATH without one
+without_nvcc() { PATH="$(cd "$env/bin" && pwd):/usr/bin:/bin" pip "$@"; }
+
+[ -x "$env/bin/python" ] || "$python" -m venv "$env"
+say "assay, and one numpy, scikit-learn and torch for all"
 pip "torch==2.13.0" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
-pip "numpy==2.4.6" "scikit-learn==1.9.1" "scipy==1.17.1" "pandas==3.1.1"
-pip "crepes==0.9.1" "MAPIE==1.6.0"
-pip --no-deps "puncc==0.9.3" "torchcp==1.2.1"
-pip setuptools wheel
-PATH="$(cd "$env/bin" && pwd):/usr/bin:/bin" pip --no-deps --no-build-isolation "torchsort==0.1.10"
-pip "torch_geometric==2.8.1" "transformers==5.24.0" tqdm matplotlib
-pip --editable .
-"$env/bin/python" - <<'PY'
-import importlib.metadata as m
-import importlib
-for name, module in [("assay", "assay"), ("crepes", "crepes"), ("MAPIE", "mapie.regression"),
-                     ("puncc", "deel.puncc.api.prediction"), ("torchcp", "torchcp.classification.score")]:
-    try:
-        importlib.import_module(module)
-        print(f"{name} {m.version(name)}: ok")
-    except Exception as error:
-        print(f"{name} {m.version(name)}: cannot be imported: {type(error).__name__}: {error}")
-PY
+pip "numpy==2.4.6" "scikit-learn==1.9.1" "scipy==1.17.1" "pandas==3.1.1" "numba==0.68.1" setuptools wheel
+pip --editable ".[save,serve]"
+
+peer crepes "as it comes" pip "crepes==0.9.1"
+peer MAPIE "as it comes" pip "MAPIE==1.6.0"
+peer puncc "asks for numpy < 2: without its dependencies; what is measured runs with numpy 2" \
+  pip --no-deps "puncc==0.9.3"
+peer torchsort "no wheel: compiled against the torch that is here, for the CPU; minutes" \
+  without_nvcc --no-deps --no-build-isolation "torchsort==0.1.10"
+peer TorchCP "drags in a CUDA torch and torchvision: without its dependencies, then those it imports" \
+  pip --no-deps "torchcp==1.2.1"
+peer TorchCP "what it imports" pip "torch_geometric==2.8.1" "transformers==5.24.0" tqdm matplotlib
+peer laplace-torch "asks for torchvision: without its dependencies, then those it imports" \
+  pip --no-deps -r tests/oracles.txt
+peer suq "its wheel lacks a subpackage: installed to show that; nothing of it is added by hand" \
+  pip --no-deps "suq==0.1.0"
+
+say "what can be imported"
+"$env/bin/python" benchmarks/peers/who.py

@@ -158,7 +158,8 @@ def _case(name: str, n: int, k: int, contenders: dict[str, Callable[[Inputs], An
     return Case(title, partial(inputs, n, k), contenders, repeats, agree, tiny=partial(inputs, 20, 10))
 
 
-def _all(name: str, n: int, k: int, repeats: int = 5) -> list[Case]:
+def sets_cases(name: str, n: int, k: int, repeats: int = 5) -> list[Case]:
+    """A score with all libraries that have it, then the randomised one."""
     plain: dict[str, Callable[[Inputs], Any]] = {
         "assay": partial(assay_sets, name=name),
         "TorchCP": partial(torchcp_sets, name=name),
@@ -181,7 +182,7 @@ CASES = [
     case
     for n, k in ((50_000, 1_000), (1_000_000, 10))
     for name in ("lac", "aps", "raps")
-    for case in _all(name, n, k)
+    for case in sets_cases(name, n, k)
 ]
 
 if __name__ == "__main__":

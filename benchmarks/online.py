@@ -8,6 +8,7 @@ or a sorted list and do what one writes first. TorchCP is measured where it is i
 import argparse
 import bisect
 import collections
+import importlib
 import importlib.machinery
 import json
 import math
@@ -82,13 +83,14 @@ def loop_aci(scores, gamma=0.005, window=500, keep_sorted=False):
     return out
 
 
-def mapie_aci(scores):
-    """MAPIE's ACI around a model that forecasts 0: predict, adapt, take the score up, at each step."""
+def mapie_series(method, scores, window, **options):
+    """MAPIE's regressor for series around a model that forecasts 0, fitted on the first scores."""
     from mapie.regression import TimeSeriesRegressor
 
     class Zero:
+        fitted_ = True
+
         def fit(self, X, y):
-            self.fitted_ = True
             return self
 
         def predict(self, X):
@@ -97,32 +99,42 @@ def mapie_aci(scores):
         def __sklearn_is_fitted__(self):
             return True
 
-    X = np.zeros((len(scores), 1))
-    model = TimeSeriesRegressor(Zero(), method="aci", cv="prefit")
-    model.fit(X[:500], scores[:500])
+    return TimeSeriesRegressor(Zero(), method=method, cv="prefit", **options).fit(
+        np.zeros((window, 1)), scores[:window]
+    )
 
-    def steps():
-        for t in range(500, len(scores)):
-            model.predict(X[t : t + 1], confidence_level=1 - ALPHA, allow_infinite_bounds=True)
-            model.adapt_conformal_inference(
-                X[t : t + 1], scores[t : t + 1], gamma=0.005, confidence_level=1 - ALPHA
-            )
-            model.update(X[t : t + 1], scores[t : t + 1])
 
-    return seconds(steps, 1) / (len(scores) - 500)
+def mapie_aci(scores, window=500, **options):
+    """MAPIE's ACI: predict, adapt, take the score up, at each step; (steps, 2) intervals."""
+    model = mapie_series("aci", scores, window, **options)
+    X, out = np.zeros((len(scores), 1)), np.empty((len(scores) - window, 2))
+    for t in range(window, len(scores)):
+        x, s = X[t : t + 1], scores[t : t + 1]
+        ends = model.predict(x, confidence_level=1 - ALPHA, allow_infinite_bounds=True)[1]
+        model.adapt_conformal_inference(x, s, gamma=0.005, confidence_level=1 - ALPHA)
+        model.update(x, s)
+        out[t - window] = ends[0, :, 0]
+    return out
+
+
+def _import_torchcp():
+    """TorchCP, without what it imports for graphs and for sorting where that is not there."""
+    try:
+        importlib.import_module("torchcp")
+    except ImportError:
+        spec = importlib.machinery.PathFinder.find_spec("torchcp")
+        if spec is None:
+            raise
+        package = types.ModuleType("torchcp")
+        package.__path__ = list(spec.submodule_search_locations)
+        sys.modules["torchcp"] = package
 
 
 def torchcp_aci(scores, window=500):
     """TorchCP's ACI around a model that forecasts 0: at each step it looks back at the last scores."""
     import torch
 
-    # the package itself imports those for graphs and for sorting, which its regression does not use
-    spec = importlib.machinery.PathFinder.find_spec("torchcp")
-    if spec is None:
-        raise ImportError("torchcp is not installed")
-    package = types.ModuleType("torchcp")
-    package.__path__ = list(spec.submodule_search_locations)
-    sys.modules["torchcp"] = package
+    _import_torchcp()
     from torchcp.regression.predictor import ACIPredictor
     from torchcp.regression.score import ABS
 
@@ -143,13 +155,13 @@ def torchcp_aci(scores, window=500):
     model.alpha_t, model.train_indicate = ALPHA, True
     before = model.predict(X[:window])
 
-    def steps(before):
-        for t in range(window, len(scores)):
-            back = slice(t - window, t)
-            after = model.predict(X[t : t + 1], X[back], y[back], before)
-            before = torch.cat([before[1:], after])
-
-    return seconds(lambda: steps(before), 1) / (len(scores) - window)
+    out = np.empty((len(scores) - window, 2))
+    for t in range(window, len(scores)):
+        back = slice(t - window, t)
+        after = model.predict(X[t : t + 1], X[back], y[back], before)
+        before = torch.cat([before[1:], after])
+        out[t - window] = after[0, 0]
+    return out
 
 
 def one_series(rows, n):
@@ -173,7 +185,8 @@ def one_series(rows, n):
     ours = seconds(lambda: AdaptiveTracker(ALPHA).run(scores)) / n
     for name, peer in (("MAPIE's ACI", mapie_aci), ("TorchCP's ACI", torchcp_aci)):
         try:
-            each = peer(scores[:1500])
+            peer(scores[:510])
+            each = seconds(lambda peer=peer: peer(scores[:1500]), 1) / 1000
         except ImportError as error:
             rows.append((name, f"cannot run: {error}", math.nan))
             continue

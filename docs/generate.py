@@ -8,6 +8,7 @@ they are up to date, with --example it also runs README's first comparison and r
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -298,12 +299,59 @@ def metrics_table(task: str) -> str:
     return _table(("metric", "unit", "good is", "meaning"), rows)
 
 
-def written_parts() -> dict[Path, tuple[str, str]]:
-    """Written files with a part that is generated: file -> name of the part, content."""
-    parts = {ROOT / "README.md": ("methods", methods_table(lambda card: f"`{card.id}`"))}
-    for task in task_names():
-        parts[ROOT / "docs" / "tasks" / f"{task}.md"] = ("metrics", metrics_table(task))
-    return parts
+def peers_table(recorded: dict[str, Any]) -> str:
+    """What benchmarks/peers.json says: where and when, a row for each library, and who is not in it."""
+    machine, versions = recorded["machine"], recorded["versions"]
+    stack = ", ".join(f"{name} {version}" for name, version in versions.items())
+    there = ", ".join(f"{peer['name']} {peer['version']}" for peer in recorded["peers"] if peer["version"])
+    out = [
+        f"Measured on {recorded['date']} by `{recorded['command']}`: {machine['cores']} cores "
+        f"({machine['kind']}), {machine['memory_gib']} GiB, {machine['threads']} thread; Python "
+        f"{recorded['python']}, {stack}; {there}.",
+        _table(
+            ("work", "library", "time, ratio", "memory, ratio", "its results beside ours"),
+            [
+                (name, row["contender"], _short(row["cpu_ratio"]), _memory(row, rows[0]), _results(row))
+                for name, rows in recorded["results"].items()
+                for row in rows[1:]
+            ],
+        ),
+    ]
+    absent = [f"{peer['name']} {peer['trouble']}" for peer in recorded["peers"] if peer["trouble"]]
+    alike = [f"{name} ({what})" for name, what in recorded["nothing_alike"].items()]
+    out += ["Not measured: " + "; ".join(absent) + "."] if absent else []
+    return "\n\n".join([*out, "Nothing alike to measure in " + " and ".join(alike) + "."])
+
+
+def _short(ratio: float | None) -> str:
+    """Two digits or so."""
+    return "–" if ratio is None else f"{ratio:.{2 if ratio < 1 else 1 if ratio < 10 else 0}f}"
+
+
+def _memory(row: dict[str, Any], ours: dict[str, Any]) -> str:
+    """The ratio where there is anything to divide by, and what the library took."""
+    taken, own = row["extra_mib"], ours["extra_mib"]
+    if taken is None or own is None:
+        return "–"
+    if own < 1:
+        return "both under 1 MiB" if taken < 1 else f"{taken:.0f} MiB, ours under 1"
+    return f"{_short(taken / own)} ({taken:.0f} MiB)"
+
+
+def _results(row: dict[str, Any]) -> str:
+    is_same = row["agreement"] in ("equal", "the same sets")
+    return "; ".join(part for part in (row["agreement"], "" if is_same else row["note"]) if part)
+
+
+def written_parts() -> list[tuple[Path, str, str]]:
+    """Parts of written files that are generated: file, name of the part, content."""
+    readme = ROOT / "README.md"
+    recorded = json.loads((ROOT / "benchmarks" / "peers.json").read_text(encoding="utf-8"))
+    return [
+        (readme, "methods", methods_table(lambda card: f"`{card.id}`")),
+        (readme, "peers", peers_table(recorded)),
+        *((ROOT / "docs" / "tasks" / f"{task}.md", "metrics", metrics_table(task)) for task in task_names()),
+    ]
 
 
 def run_example(text: str) -> str:
@@ -322,11 +370,12 @@ def run_example(text: str) -> str:
 
 def outdated() -> list[Path]:
     """Files whose generated part does not match; each is written anew by main."""
-    return [
+    parts = [
         path
-        for path, (name, content) in written_parts().items()
+        for path, name, content in written_parts()
         if (old := path.read_text(encoding="utf-8")) != replace_part(old, name, content)
     ]
+    return list(dict.fromkeys(parts))
 
 
 def main(argv: list[str]) -> int:
@@ -338,7 +387,7 @@ def main(argv: list[str]) -> int:
     if "--example" in argv:
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         (ROOT / "README.md").write_text(run_example(text), encoding="utf-8")
-    for path, (name, content) in written_parts().items():
+    for path, name, content in written_parts():
         path.write_text(replace_part(path.read_text(encoding="utf-8"), name, content), encoding="utf-8")
     return 0
 

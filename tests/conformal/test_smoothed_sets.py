@@ -80,7 +80,7 @@ def test_scores_are_those_of_the_noisy_rows():
     np.testing.assert_allclose(samples, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{type(rule).__name__}-{id(rule) % 97}")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_a_classifier_s_sets_are_the_rule_s_on_its_samples(digits, rule):
     X, y = digits
     model = LogisticRegression(max_iter=500).fit(X[:500], y[:500])

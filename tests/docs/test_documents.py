@@ -54,7 +54,13 @@ _PYTHON = [
         ROOT / "README.md",
         *(
             ROOT / "docs" / name
-            for name in ("start.md", "production.md", "streamline.md", "tasks/predictive.md")
+            for name in (
+                "start.md",
+                "production.md",
+                "many-machines.md",
+                "streamline.md",
+                "tasks/predictive.md",
+            )
         ),
     )
     for i in range(len(blocks(path, "python")))

@@ -1,9 +1,11 @@
 """A program that answers a question with a store: ``driver.py STORE WORKERS SEEDS [METHOD ...]``.
 
+The variable ASSAY_TEST_RAY holds the address of a Ray cluster to run it on, or "own".
 Prints "ready" before it starts, a line a trial, and at the end the rows as JSON.
 """
 
 import json
+import os
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +33,9 @@ def progress(event):
 print("ready", flush=True)
 with Store(path) as store:
     try:
-        _, rows = run_question(question, workers=int(workers), store=store, progress=progress)
+        address = os.environ.get("ASSAY_TEST_RAY")
+        place = {"backend": "ray", "address": None if address == "own" else address} if address else {}
+        _, rows = run_question(question, workers=int(workers), store=store, progress=progress, **place)
     except Interrupted as stop:
         print(stop)
         sys.exit(130)

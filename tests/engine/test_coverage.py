@@ -9,7 +9,7 @@ from scipy import stats
 
 import assay
 from assay.core.errors import DataError
-from assay.engine.coverage import check, two_sided
+from assay.engine.coverage import check, evidence, two_sided
 
 TENTH = Fraction(1, 10)
 
@@ -36,6 +36,39 @@ def test_the_p_value_is_valid_where_nothing_has_drifted():
     assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / draws)
     binomial = np.array([two_sided(k, m, TENTH) for k in range(m + 1)])[covered]
     assert (binomial <= 0.05).mean() > 0.08  # would call a calm method drifted far too often
+
+
+@pytest.mark.parametrize("n_calib", [0, 60, 3])
+def test_the_evidence_is_a_martingale_where_nothing_has_drifted(n_calib):
+    """Exactly: its mean after one more row, by the law of that row, is what it was."""
+    for n in range(12):
+        for k in range(n + 1):
+            if n_calib == 0:
+                chance = 0.9
+            elif n_calib == 3:  # sets are everything: all rows are covered
+                if k < n:
+                    continue
+                chance = 1.0
+            else:  # rank 55 of 60
+                chance = (55 + k) / (61 + n)
+            after = chance * evidence(k + 1, n + 1, TENTH, n_calib)
+            if chance < 1:
+                after += (1 - chance) * evidence(k, n + 1, TENTH, n_calib)
+            assert after == pytest.approx(evidence(k, n, TENTH, n_calib), rel=1e-9)
+    assert evidence(0, 0, TENTH, n_calib) == 1.0
+
+
+def test_whoever_looks_after_every_row_is_rarely_misled():
+    """Calm methods, looked at after each row: the evidence reaches 1 / level in a share of the level."""
+    rng = np.random.default_rng(0)
+    n_calib, rows, draws, level = 99, 300, 300, 0.05
+    reach = rng.beta(90, 10, size=(draws, 1))
+    covered = (rng.random((draws, rows)) < reach).cumsum(axis=1)
+    evidences = np.array(
+        [[evidence(k, n, TENTH, n_calib) for n, k in enumerate(draw, start=1)] for draw in covered.tolist()]
+    )
+    assert (evidences.max(axis=1) >= 1 / level).mean() <= level + 3 * np.sqrt(level * (1 - level) / draws)
+    assert evidence(140, 200, TENTH, n_calib) > 1 / level  # 70 % of 200 rows
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +132,38 @@ def test_label_sets_and_labels_never_seen():
     assert not check(fitted, new).drifted
     strange = check(fitted, new.assign(kind="other"))
     assert strange.parts[0].covered == 0
+
+
+def test_groups_that_say_nothing_are_seldom_called_drifted():
+    """Groups drawn by lot, 60 calibrations of 99 rows: binomial tests called 6 of 10 of them drifted."""
+    rng = np.random.default_rng(0)
+    called = 0
+    for _ in range(60):
+        kept = np.sort(rng.random(99))[89]
+        p = np.array([two_sided(int((rng.random(700) <= kept).sum()), 700, TENTH, 99) for _ in range(3)])
+        called += bool((3 * p <= 0.05).any())
+    assert called <= 9
+
+
+def test_small_p_values_keep_their_size_on_both_sides():
+    for k, n, n_calib in ((100_000, 100_000, 0), (99_500, 100_000, 20_000), (80_000, 100_000, 20_000)):
+        assert 0 <= two_sided(k, n, TENTH, n_calib) < 1e-30
+    law = stats.betabinom(500, 900, 100)
+    assert two_sided(495, 500, TENTH, 999) == pytest.approx(2 * law.pmf(range(495, 501)).sum(), rel=1e-9)
+    assert two_sided(0, 10, TENTH) == pytest.approx(2e-10, rel=1e-6)
+
+
+def test_groups_calibrated_apart_have_their_own_number():
+    rows = _rows(5, 900).assign(kind=lambda f: np.where(f["y"] > 0, "p", "n")).drop(columns="y")
+    fitted = assay.fit(rows, "kind", method="mondrian", group="side")
+    assert sum(fitted.about["calib_by_group"].values()) == fitted.about["n_calib"]
+    assert set(fitted.about["calib_by_group"]) == {"left", "right"}
+
+
+@pytest.mark.parametrize("cell", ["NA", "", 1e200])
+def test_an_outcome_that_turns_out_to_be_missing_is_not_missed(fitted, cell):
+    rows = _rows(4, 40).astype({"y": object})
+    rows.loc[:9, "y"] = cell
+    found = check(fitted, rows)
+    assert found.parts[0].rows == 30
+    assert any("10 rows without an outcome, left out" in line for line in found.notices)

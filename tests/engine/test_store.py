@@ -64,8 +64,8 @@ def test_runs_come_back_by_id_beginning_and_last(store):
     with pytest.raises(StoreError, match="no runs yet"):
         store.run("last")
     older, newer = info("abc1"), info("abc2", "2026-01-02T00:00:00+00:00")
-    store.put_run(newer, ["i1", "i2", "i3", "i4"])
     store.put_run(older, ["i1", "i2", "i1", "i2"])
+    store.put_run(newer, ["i1", "i2", "i3", "i4"])
     assert store.runs() == [older, newer]
     assert store.run("last")[0] == newer
     assert store.run("abc1")[0] == older
@@ -77,15 +77,27 @@ def test_runs_come_back_by_id_beginning_and_last(store):
     assert [run.seconds for run in store.runs()] == [0.0, 9.0]
 
 
-def test_runs_from_before_columns_had_roles_are_read(store):
+def test_a_store_of_schema_1_is_read_and_brought_up(tmp_path):
+    path = tmp_path / "runs.db"
     roles = {"targets": ("a", "b"), "time": "t", "group": "g", "options": {"horizon": 3}}
-    newer = replace(info(), **roles)
-    store.put_run(newer, ["i1", "i2", "i3", "i4"])
-    assert store.run("last")[0] == newer
-    ((text,),) = store._db.execute("SELECT info FROM runs").fetchall()
+    newer = replace(info("new", "2026-01-02T00:00:00+00:00"), **roles)
+    with Store(path) as store:
+        store.put(ROW, Limits(2.5, 7))
+        store.put_run(newer, ["i1", "i2", "i3", "i4"])
+        store.put_run(replace(info("old"), **roles), ["i1", "i2", "i3", "i4"])
+        (text,) = store._db.execute("SELECT info FROM runs WHERE id = 'old'").fetchone()
     old = {key: value for key, value in json.loads(text).items() if key not in roles}
-    store._db.execute("UPDATE runs SET info = ?", (json.dumps(old),))
-    assert store.run("last")[0] == replace(info(), targets=("y",))
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE runs SET info = ? WHERE id = 'old'", (json.dumps(old),))
+        for table, column in (("trials", "hash"), ("runs", "hash"), ("runs", "number")):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+    for _ in range(2):
+        with Store(path) as store:
+            assert store.runs() == [replace(info("old"), targets=("y",)), newer]
+            row, limits = store.find("i1")
+            assert (row.seconds, row.notices, limits) == (ROW.seconds, ROW.notices, Limits(2.5, 7))
 
 
 def test_a_run_has_the_rows_there_are_under_its_own_names(store):

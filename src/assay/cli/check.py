@@ -34,7 +34,7 @@ def check(
     Exit status: 0 coverage over all rows is as promised, 1 it is not, 2 the file or rows cannot be used.
     """
     if json_file is not None:
-        check_writable(json_file)
+        check_writable(json_file, saved, data)
     from assay.engine.coverage import check as run_check
     from assay.engine.fitted import FittedMethod, load
 
@@ -70,13 +70,13 @@ def check(
         + text.paragraph(
             "",
             f"Promised: {promised:g} of all rows; tested at level {float(found.level):g} (two-sided, exact: "
-            f"{law}; parts: binomial, corrected by Holm). A part has no promise of its own unless the method "
+            f"{law}; parts corrected by Holm). A part has no promise of its own unless the method "
             f"gives one: {fitted.about['guarantee'] or 'its card names no guarantee'}",
             indent=0,
         )
     )
     for line in found.notices:
-        click.echo(f"notice: {line}", err=True)
+        click.echo(text.plain(f"notice: {line}"), err=True)
     if json_file is not None:
         records = found.table().to_dict("records")
         content = {"alpha": float(found.alpha), "drifted": found.drifted, "parts": records}

@@ -97,7 +97,9 @@ if TYPE_CHECKING:
 )
 @drop_option
 @click.option(
-    "--workers", type=click.IntRange(1), default=1, show_default=True, help="Trials at the same time."
+    "--workers",
+    type=click.IntRange(1),
+    help="Trials at the same time.  [default: 1; with ray the CPUs of the cluster]",
 )
 @click.option(
     "--timeout",
@@ -113,6 +115,18 @@ if TYPE_CHECKING:
 @click.option("--retry-failed", is_flag=True, help="Run kept trials that failed once more.")
 @click.option(
     "--in-process", is_flag=True, help="Run everything in this process, to debug a method; no limits."
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Run the trials on this machine, or on the nodes of a Ray cluster.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The Ray cluster; auto finds the one of this machine.  [default: one that is started here]",
 )
 @click.option("--quiet", is_flag=True, help="No progress, only the answer.")
 @click.pass_obj
@@ -134,7 +148,7 @@ def compare(
     noise_scale: float | None,
     shifted: str | None,
     drop: tuple[str, ...] | None,
-    workers: int,
+    workers: int | None,
     timeout: float | None,
     memory: int | None,
     store: Path | None,
@@ -143,6 +157,8 @@ def compare(
     name: str | None,
     retry_failed: bool,
     in_process: bool,
+    backend: str,
+    address: str | None,
     quiet: bool,
 ) -> int:
     """Compare methods on a table and say which one to use.
@@ -185,6 +201,8 @@ def compare(
                     memory_limit=memory,
                     store=where,
                     in_process=in_process,
+                    backend=backend,
+                    address=address,
                     retry_failed=retry_failed,
                     progress=show_trials(show),
                     name=name,

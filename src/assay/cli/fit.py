@@ -54,7 +54,7 @@ def fit(
     assay fit housing.csv --target price --method cp2 --alpha 0.1 -o price.assay
     assay fit --from last -o price.assay
     """
-    check_writable(out)
+    check_writable(out, data)
     from assay.engine.fitted import fit as run_fit
 
     asked = {
@@ -75,6 +75,7 @@ def fit(
         asked = {key: value if value is not None else found.get(key) for key, value in asked.items()}
     if data is None:
         raise click.UsageError("give the FILE of the table, or --from RUN")
+    check_writable(out, data)
     arguments = {key: value for key, value in asked.items() if value is not None}
     with text.collected_warnings() as notices:
         try:
@@ -96,7 +97,7 @@ def fit(
         )
     )
     for note in about["notes"]:
-        click.echo(f"note: {note}")
+        click.echo(text.plain(f"note: {note}"))
     return 0
 
 

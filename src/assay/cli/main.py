@@ -22,7 +22,7 @@ from assay.core.errors import AssayError
 
 #: name of the command -> the file in this folder that holds a function of the same name
 _COMMANDS = (
-    *("compare", "fit", "predict", "check", "show", "certify", "monitor"),
+    *("compare", "fit", "predict", "check", "show", "serve", "certify", "monitor"),
     *("methods", "datasets", "verify", "runs", "report"),
 )
 
@@ -119,7 +119,9 @@ def _complain(message: str, state: State, ctx: click.Context | None = None) -> i
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    from assay.cli.text import plain
+
+    return " ".join(plain(text).split())
 
 
 def main() -> None:

@@ -79,12 +79,17 @@ def existing_store(given: Path | None) -> Path:
     return path
 
 
-def check_writable(path: Path) -> None:
-    """Refuse an output file that could not be written, before hours of work and not after."""
+def check_writable(path: Path, *read: str | Path | None) -> None:
+    """Refuse an output file that could not be written, or that is ``read``, before hours of work."""
     folder = path.resolve().parent
     if not folder.is_dir():
         raise DataError(f"cannot write {path}: the folder {folder} is not there")
     if path.is_dir():
         raise DataError(f"cannot write {path}: it is a folder")
+    if path.exists() and not path.is_file():
+        raise DataError(f"cannot write {path}: it is a device or pipe, and would be replaced by a file")
+    for other in read:
+        if other is not None and path.exists() and Path(other).exists() and path.samefile(other):
+            raise DataError(f"cannot write {path}: it is read too, and would be lost; name another file")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise DataError(f"cannot write {path}: no permission")

@@ -42,7 +42,7 @@ def predict(
     assay predict price.assay new.csv -o out.parquet --keep id
     """
     if out is not None:
-        check_writable(out)
+        check_writable(out, saved, data)
     from assay.data.batches import AnswerWriter, csv_text
     from assay.data.schema import Notices
     from assay.engine.fitted import FittedMethod, load
@@ -71,7 +71,7 @@ def predict(
                 if not quiet:
                     click.echo(f"{done:,} rows", err=True)
     for line in notices.lines():
-        click.echo(f"notice: {line}", err=True)
+        click.echo(text.plain(f"notice: {line}"), err=True)
     if out is not None:
         click.echo(f"{done:,} rows: {out}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -10,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
+
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def width() -> int:
@@ -22,12 +25,17 @@ def table_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def plain(text: str) -> str:
+    """Text without the signs that steer a terminal: a file or table may hold any."""
+    return _STEERING.sub("\ufffd", text)
+
+
 def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Iterable[int] = ()) -> str:
     """Columns two spaces apart under a header; a long last column is wrapped on a terminal.
 
     ``right`` are positions of columns of numbers, set flush right.
     """
-    lines = [list(header), *[list(row) for row in rows]]
+    lines = [list(header), *[[plain(cell) for cell in row] for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     flush_right = set(right)
     columns = table_width()
@@ -50,7 +58,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Iterab
 def paragraph(label: str, text: str, *, indent: int = 16) -> str:
     """A label and its text, wrapped beside it."""
     return textwrap.fill(
-        text,
+        plain(text),
         max(width(), indent + 30),
         initial_indent=label.ljust(indent),
         subsequent_indent=" " * indent,
@@ -93,4 +101,4 @@ def collected_warnings() -> Iterator[Notices]:
 def show_warnings(notices: Notices) -> None:
     """One line a warning, on stderr."""
     for line in notices.lines():
-        click.echo(f"warning: {line}", err=True)
+        click.echo(plain(f"warning: {line}"), err=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib
+import inspect
 import io
 import itertools
 import json
+import operator
 import sys
 import zipfile
 from collections import OrderedDict, deque
@@ -28,21 +29,19 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree, cKDTree
 
 from assay.core.errors import AssayError, MethodError, MissingDependency
-
-#: packages whose classes may be made, and whose functions may be named, by a file
-_KNOWN = ("assay", "torch.distributions", "torch.nn", "zuko")
-#: parts of them that write files or run other things: a method has no business there
-_HIDDEN = (
-    "assay.cli",
-    "assay.claims",
-    "assay.core.archive",
-    "assay.core.checkpoints",
-    "assay.core.durable",
-    "assay.engine",
-    "assay.testing",
+from assay.core.trees import check_trees
+from assay.core.trust import (
+    bit_generator,
+    check_key,
+    check_npy,
+    check_part,
+    find,
+    is_known,
+    is_known_part,
+    is_number_type,
+    within,
 )
-#: packages whose objects go through skops with all their types
-_FOREIGN = ("sklearn", "numpy", "scipy", "assay", "quantile_forest", "statsforecast", "pandas")
+
 _PLAIN_KINDS = "biufcUSMm"
 _DEEPEST = 150
 _PART = "part"
@@ -184,7 +183,7 @@ class Encoder:
         module = kind.__module__
         torch = sys.modules.get("torch")
         is_module = torch is not None and isinstance(value, torch.nn.Module)
-        if not is_module and not _within(module, ("assay",)) and not hasattr(value, "_fields"):
+        if not is_module and not within(module, ("assay",)) and not hasattr(value, "_fields"):
             return {"k": "skops", "v": self._skops(value, where)}
         name = self._name(kind, where)
         if isinstance(value, tuple):
@@ -211,21 +210,21 @@ class Encoder:
                 f"{where} is a {type(value).__module__}.{type(value).__qualname__}, which cannot be saved: "
                 f"{error}"
             ) from error
-        self.foreign |= {name for name in untrusted if not _within(name, _FOREIGN)}
+        self.foreign |= {name for name in untrusted if not is_known_part(name)}
         self.packages |= {name.partition(".")[0] for name in [type(value).__module__, "skops", *untrusted]}
         return self._keep(content, "skops")
 
     def _name(self, value: Any, where: str) -> str:
         """``module:qualname`` of a class or function that importing gives back."""
         module, qualname = str(value.__module__), value.__qualname__
-        if _find(module, qualname) is not value:
+        if find(module, qualname) is not value:
             raise NotSaved(
                 f"{where} is {qualname} of {module}, which is made while a program runs (in a script, a "
                 "notebook or a function); a file holds no code. Put it into a module that can be imported"
             )
         name = f"{module}:{qualname}"
         self.packages.add(module.partition(".")[0])
-        if not (_is_known(module) or _is_number_type(value)):
+        if not (is_known(module) or is_number_type(value)):
             self.foreign.add(name)
         return name
 
@@ -282,7 +281,7 @@ class Decoder:
             raise NotLoaded(
                 f"it was saved by a version that knew something which this one does not: {error}"
             ) from error
-        except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever the classes that a hostile file names make of what it holds
             raise NotLoaded(f"it does not describe an object: {type(error).__name__}: {error}") from error
 
     def _value(self, node: Any, depth: int) -> Any:
@@ -303,8 +302,10 @@ class Decoder:
         if kind in ("list", "deque", "dict", "ordered", "object"):
             return self._growing(kind, node, depth)
         content = node.get("v")
-        if kind in ("tuple", "set", "frozenset"):
-            return {"tuple": tuple, "set": set, "frozenset": frozenset}[kind](self._all(content, depth))
+        if kind == "tuple":
+            return tuple(self._all(content, depth))
+        if kind in ("set", "frozenset"):
+            return {"set": set, "frozenset": frozenset}[kind](map(_key, self._all(content, depth)))
         if kind in ("array", "scalar"):
             array = self._read_array(content)
             return array if kind == "array" else array[()]
@@ -320,7 +321,7 @@ class Decoder:
         if kind in ("class", "function"):
             return self._named(content)
         if kind == "method":
-            return getattr(self._value(node["of"], depth), _plain_name(content))
+            return _method(self._value(node["of"], depth), _plain_name(content))
         if kind == "tree":
             points, boxsize, leafsize = self._all(content, depth)
             return {"cKDTree": cKDTree, "KDTree": KDTree}[node["c"]](points, leafsize, boxsize=boxsize)
@@ -331,7 +332,8 @@ class Decoder:
 
     def _small(self, kind: str, content: Any, depth: int) -> Any:
         if kind == "Fraction":
-            return Fraction(*content)
+            numerator, denominator = content
+            return Fraction(operator.index(numerator), operator.index(denominator))
         if kind == "Decimal":
             return Decimal(content)
         if kind == "complex":
@@ -348,17 +350,21 @@ class Decoder:
                 raise NotLoaded(f"numpy.{content} is no function of arrays")
             return found
         if kind == "generator":
-            state = self._value(content, depth)
-            bits = getattr(np.random, _plain_name(state["bit_generator"]))()
-            bits.state = state
-            return np.random.Generator(bits)
+            return np.random.Generator(bit_generator(self._value(content, depth)))
         if kind == "random-state":
             made = np.random.RandomState()
-            made.set_state(self._value(content, depth))
+            state = self._value(content, depth)
+            bit_generator({key: state[key] for key in ("bit_generator", "state")})
+            made.set_state(state)
             return made
         if kind in ("torch-device", "torch-dtype"):
             torch = _import_torch()
-            return torch.device(content) if kind == "torch-device" else getattr(torch, _plain_name(content))
+            if kind == "torch-device":
+                return torch.device(content)
+            found = getattr(torch, _plain_name(content))
+            if not isinstance(found, torch.dtype):
+                raise NotLoaded(f"torch.{content} is no type of numbers")
+            return found
         raise NotLoaded(f"it holds something of the kind {kind!r}, which this version does not know")
 
     def _growing(self, kind: str, node: dict[str, Any], depth: int) -> Any:
@@ -372,7 +378,7 @@ class Decoder:
             made = {} if kind == "dict" else OrderedDict()
             self._made[node["i"]] = made
             for key, item in node["v"]:
-                made[self._value(key, depth)] = self._value(item, depth)
+                made[_key(self._value(key, depth))] = self._value(item, depth)
             return made
         cls = self._named(node["c"])
         if not isinstance(cls, type):
@@ -396,6 +402,7 @@ class Decoder:
         return [self._value(item, depth) for item in items]
 
     def _read_array(self, name: Any) -> NDArray[Any]:
+        check_npy(self._members[name])
         array = np.lib.format.read_array(io.BytesIO(self._members[name]), allow_pickle=False)
         _plain_dtype(array.dtype.str)
         return np.asarray(array)
@@ -420,14 +427,14 @@ class Decoder:
         skops = _import_skops()
         content = self._members[name]
         try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
-                    raise NotLoaded("a part made by skops is compressed; saved methods are not")
+            check_part(content)
             types = skops.get_untrusted_types(data=content)
-            unknown = [t for t in types if not _within(t, _FOREIGN) and t not in self._trusted]
+            unknown = [t for t in types if t not in self._trusted and not is_known_part(t)]
             if unknown:
                 raise NotLoaded(_not_trusted(unknown))
-            return skops.loads(content, trusted=types)
+            made = skops.loads(content, trusted=types)
+            check_trees(made)
+            return made
         except NotLoaded:
             raise
         except Exception as error:  # whatever a hostile or foreign part makes skops do
@@ -436,11 +443,11 @@ class Decoder:
 
     def _named(self, name: Any) -> Any:
         module, _, qualname = str(name).partition(":")
-        if module == "numpy" and _is_number_type(getattr(np, qualname, None)):
+        if module == "numpy" and is_number_type(getattr(np, qualname, None)):
             return getattr(np, qualname)
-        if name not in self._trusted and not _is_known(module):
+        if name not in self._trusted and not is_known(module):
             raise NotLoaded(_not_trusted([str(name)]))
-        found = _find(module, qualname)
+        found = find(module, qualname)
         if found is None:
             raise NotLoaded(f"{name} is not there; was it saved by another version, or is a package missing?")
         return found
@@ -468,28 +475,18 @@ def from_json(content: bytes) -> Any:
 # ------------------------------------------------------------------------------------------- names
 
 
-def _is_known(module: str) -> bool:
-    return _within(module, _KNOWN) and not _within(module, _HIDDEN)
+def _method(value: Any, name: str) -> Any:
+    """A method of a known class, bound to an object of it; not what numpy or others can do with files."""
+    found = inspect.getattr_static(type(value), name, None)
+    module = getattr(found, "__module__", None) or ""
+    if not isinstance(found, FunctionType) or not (is_known(module) or within(module, ("sklearn",))):
+        raise NotLoaded(f"{type(value).__qualname__}.{name} is no method that a file may name")
+    return getattr(value, name)
 
 
-def _within(name: str, packages: Collection[str]) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
-
-
-def _find(module: str, qualname: str) -> Any:
-    """What ``module`` has under that name; None if it has nothing."""
-    try:
-        found: Any = importlib.import_module(module)
-    except (ImportError, ValueError):
-        return None
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
-
-
-def _is_number_type(value: Any) -> bool:
-    """Whether it is one of numpy's classes of numbers, such as numpy.float64."""
-    return isinstance(value, type) and issubclass(value, np.generic)
+def _key(value: Any) -> Any:
+    check_key(value)
+    return value
 
 
 def _plain_name(name: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from pathlib import Path
@@ -31,6 +32,7 @@ def read_arff(text: str, path: Path) -> pd.DataFrame:
 
     if re.search(r"^@data\s*\n\s*\{", text, re.IGNORECASE | re.MULTILINE):
         raise DataError(f"{path}: ARFF with sparse rows is not read; save the table as CSV or Parquet")
+    limit = csv.field_size_limit()
     try:
         rows, _ = arff.loadarff(io.StringIO(text))
     except NotImplementedError as error:
@@ -39,6 +41,8 @@ def read_arff(text: str, path: Path) -> pd.DataFrame:
         ) from error
     except (arff.ArffError, ValueError, IndexError, StopIteration) as error:
         raise DataError(f"{path}: the ARFF file cannot be read: {error}") from error
+    finally:
+        csv.field_size_limit(limit)  # SciPy lifts it for the whole process
     columns = {}
     for name in rows.dtype.names or ():
         values = rows[name]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import bz2
+import codecs
 import csv
-import gzip
 import io
 import json
 import lzma
+import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,18 +18,26 @@ import pandas as pd
 
 from assay.core.archive import replacing
 from assay.core.errors import DataError, StoreError
-from assay.data.files import MISSING_CELLS, arrow_frame, header_of, no_such_file, read_file
+from assay.data.files import (
+    ARROW_ERRORS,
+    MISSING_CELLS,
+    OPENERS,
+    arrow_frame,
+    header_of,
+    no_such_file,
+    read_file,
+    refuse_wide,
+)
 
 BATCH_ROWS = 65_536
 #: bytes of a text file that are parsed at a time; a record must fit
 _BLOCK_BYTES = 1 << 24
-_OPENERS: dict[bytes, Callable[[Path, str], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
 #: a spreadsheet takes cells that begin so for formulas
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)|-", re.IGNORECASE)
+#: cells of a batch, so that a wide table takes no more memory than a long one
+_BATCH_CELLS = 1 << 23
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_batches(path: Path, rows: int = BATCH_ROWS) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -43,6 +52,10 @@ def read_batches(path: Path, rows: int = BATCH_ROWS) -> Iterator[tuple[int, pd.D
         The file is not there, is no table, or is damaged; in a text file the line is named where it can be.
     """
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(
+                f"{path} is a pipe or device, which can be read only once; write it to a file first"
+            )
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
@@ -62,9 +75,15 @@ def read_batches(path: Path, rows: int = BATCH_ROWS) -> Iterator[tuple[int, pd.D
 
 
 def frame_batches(frame: pd.DataFrame, rows: int = BATCH_ROWS) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The same of a frame in memory."""
-    for start in range(0, len(frame), rows):
+    """The same of a frame in memory; a frame without rows is one batch without rows."""
+    rows = _fitting(rows, frame.shape[1])
+    for start in range(0, max(len(frame), 1), rows):
         yield start, frame.iloc[start : start + rows]
+
+
+def _fitting(rows: int, columns: int) -> int:
+    """Rows of a batch of so many columns."""
+    return max(1, min(rows, _BATCH_CELLS // max(columns, 1)))
 
 
 def _whole(path: Path, rows: int) -> Iterator[pd.DataFrame]:
@@ -78,9 +97,12 @@ def _parquet(path: Path, rows: int) -> Iterator[pd.DataFrame]:
 
     try:
         with parquet.ParquetFile(path, pre_buffer=False) as file:
-            for batch in file.iter_batches(rows):
-                yield arrow_frame(pa.Table.from_batches([batch]), f"{path}: ")
-    except (pa.ArrowException, OSError, ValueError) as error:
+            refuse_wide(file.metadata.num_columns, path)
+            if not file.metadata.num_rows:
+                yield arrow_frame(file.schema_arrow.empty_table(), f"{path}: ")
+            for batch in file.iter_batches(_fitting(rows, file.metadata.num_columns)):
+                yield arrow_frame(pa.Table.from_batches([batch]), f"{path}: ", exact=True)
+    except (pa.ArrowException, *ARROW_ERRORS) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: the Parquet file cannot be read: {error}") from error
@@ -91,12 +113,14 @@ def _text(path: Path, head: bytes) -> Iterator[pd.DataFrame]:
     from pyarrow import csv as pa_csv
 
     opener: Callable[[Path, str], Any] = next(
-        (found for magic, found in _OPENERS.items() if head.startswith(magic)), open
+        (found for magic, found in OPENERS.items() if head.startswith(magic)), open
     )
     try:
-        with opener(path, "rb") as file:
+        with opener(path, "rb") as packed:
+            file = _Recoded(packed)
             names, separator, skip = header_of(file.read(_BLOCK_BYTES), path)
-        with opener(path, "rb") as file:
+        with opener(path, "rb") as packed:
+            file = _Recoded(packed)
             reader = pa_csv.open_csv(
                 file,
                 read_options=pa_csv.ReadOptions(
@@ -109,11 +133,55 @@ def _text(path: Path, head: bytes) -> Iterator[pd.DataFrame]:
                     strings_can_be_null=True,
                 ),
             )
+            empty = True
             for batch in reader:
+                empty = False
                 columns = [_trimmed(column) for column in batch.columns]
                 yield arrow_frame(pa.table(columns, names=names), f"{path}: ")
-    except (pa.ArrowInvalid, OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path}: the text cannot be read: {error}") from error
+            if empty:
+                yield pd.DataFrame({name: pd.Series([], dtype=object) for name in names})
+    except (pa.ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        if "straddl" in str(error):
+            size = f"{_BLOCK_BYTES >> 20} MiB"
+            why = f"{path}: a record is longer than {size}; does a quote never end?"
+            raise DataError(why) from error
+        raise DataError(f"{path}: the text cannot be read: {str(error)[:300]}") from error
+
+
+class _Recoded(io.RawIOBase):
+    """The bytes of a text file in UTF-8: as they are, or from UTF-16 where its mark says so."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._pending: bytes = file.read(2)
+        self._decoder: Any = None
+        if self._pending in _UTF16:
+            self._decoder = codecs.getincrementaldecoder("utf-16")()
+            self._decoder.decode(self._pending)
+            self._pending = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(_BLOCK_BYTES), b""))
+        pieces, length = [self._pending], len(self._pending)
+        while length < size:
+            more = self._file.read(size - length)
+            piece = more
+            if self._decoder is not None:
+                piece = self._decoder.decode(more, final=not more).encode("utf-8", "surrogatepass")
+            pieces.append(piece)
+            length += len(piece)
+            if not more:
+                break
+        whole = b"".join(pieces)
+        self._pending = whole[size:]
+        return whole[:size]
 
 
 def _trimmed(column: Any) -> Any:
@@ -169,8 +237,18 @@ class AnswerWriter:
 
         table = pa.Table.from_pandas(frame, preserve_index=False)
         if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._part, table.schema)
-        self._writer.write_table(table.cast(self._writer.schema))
+            schema = pa.schema([pa.field(f.name, _lasting(f.type)) for f in table.schema])
+            self._writer = parquet.ParquetWriter(self._part, schema)
+        columns = []
+        for field in self._writer.schema:
+            try:
+                columns.append(table.column(field.name).cast(field.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DataError(
+                    f"the column {field.name!r} holds {field.type} in the first rows and then something else "
+                    f"({error}): write .csv or .jsonl, or do not keep it"
+                ) from error
+        self._writer.write_table(pa.table(columns, schema=self._writer.schema))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -180,6 +258,15 @@ class AnswerWriter:
         elif self._writer is not None:
             self._writer.close()
         self._replacing.__exit__(kind, error, where)
+
+
+def _lasting(kind: Any) -> Any:
+    """A type that holds later rows too: of the first ones all may be missing, or small."""
+    import pyarrow as pa
+
+    if pa.types.is_null(kind):
+        return pa.string()
+    return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else kind
 
 
 def csv_text(frame: pd.DataFrame, *, header: bool) -> str:
@@ -195,7 +282,8 @@ def csv_text(frame: pd.DataFrame, *, header: bool) -> str:
 def _cell(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         value = json.dumps(list(value), ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    risky = isinstance(value, str) and value.startswith(_FORMULA) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if risky else value
 
 
 def json_lines(frame: pd.DataFrame) -> Sequence[str]:

@@ -32,6 +32,15 @@ MISSING_CELLS = (
     "", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "NULL", "null",
 )  # fmt: skip
 
+OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+#: what is packed may become this many times as large, and this much in any case
+_LARGEST_RATIO = 100
+_SMALL_BYTES = 1 << 28
+#: a table of more columns takes minutes and gigabytes before anything is known of it
+MOST_COLUMNS = 50_000
+#: what Arrow and its way to pandas raise of damaged files
+ARROW_ERRORS = (OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, MemoryError)
+
 DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 
 
@@ -81,16 +90,30 @@ def _neighbours(path: Path) -> str:
 
 
 def _decompress(raw: bytes, path: Path) -> bytes:
+    opener: Any = next((found for magic, found in OPENERS.items() if raw.startswith(magic)), None)
+    if opener is None:
+        return raw
+    most = _most_unpacked(len(raw))
     try:
-        if raw.startswith(b"\x1f\x8b"):
-            return gzip.decompress(raw)
-        if raw.startswith(b"BZh"):
-            return bz2.decompress(raw)
-        if raw.startswith(b"\xfd7zXZ\x00"):
-            return lzma.decompress(raw)
+        with opener(io.BytesIO(raw)) as packed:
+            content: bytes = packed.read(most + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         raise DataError(f"{path}: the compressed file is damaged: {error}") from error
-    return raw
+    if len(content) > most:
+        raise DataError(_bomb(path, len(raw)))
+    return content
+
+
+def _most_unpacked(size: int) -> int:
+    """Bytes that a packed file of that size may become."""
+    return _SMALL_BYTES + _LARGEST_RATIO * size
+
+
+def _bomb(path: Path, size: int) -> str:
+    return (
+        f"{path} of {size:,} bytes would become more than {_most_unpacked(size):,}, as no table does; "
+        "if it is one, unpack it first"
+    )
 
 
 # ---------------------------------------------------------------- text
@@ -125,7 +148,7 @@ def header_of(head: bytes, path: Path) -> tuple[list[str], str, int]:
     DataError
         It is no text in UTF-8, or has no header.
     """
-    whole = head[: head.rfind(b"\n") + 1] or head
+    whole = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] or head
     text = _decode(whole, path).lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     header, separator, line_offset, lines = _header(text, path)
     return header, separator, line_offset + lines
@@ -143,9 +166,18 @@ def _header(text: str, path: Path) -> tuple[list[str], str, int, int]:
         header = [cell.strip() for cell in next(reader)]
     except csv.Error as error:
         raise DataError(f"{path}: line {line_offset + 1} cannot be read as a header: {error}") from error
+    refuse_wide(len(header), path)
     _refuse_duplicates(header, f"{path}: ")
     names = [name or f"column {i + 1}" for i, name in enumerate(header)]
     return names, separator, line_offset, reader.line_num
+
+
+def refuse_wide(columns: int, path: Path) -> None:
+    """Refuse a table of more columns than can be looked at."""
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {columns:,} columns; at most {MOST_COLUMNS:,} are read. Is it turned round?"
+        )
 
 
 def _decode(raw: bytes, path: Path) -> str:
@@ -315,22 +347,47 @@ def _read_arrow(raw: bytes, path: Path, kind: str) -> pd.DataFrame:
         if kind == "Parquet":
             from pyarrow import parquet
 
+            refuse_wide(parquet.read_metadata(pa.BufferReader(raw)).num_columns, path)
             table = parquet.read_table(pa.BufferReader(raw))
         else:
             from pyarrow import feather
 
             table = feather.read_table(pa.BufferReader(raw))
-    except (pa.ArrowException, OSError, ValueError) as error:
+        refuse_wide(table.num_columns, path)
+        return arrow_frame(table, f"{path}: ")
+    except DataError:
+        raise
+    except (pa.ArrowException, *ARROW_ERRORS) as error:
         raise DataError(f"{path}: the {kind} file cannot be read: {error}") from error
-    return arrow_frame(table, f"{path}: ")
 
 
-def arrow_frame(table: Any, where: str) -> pd.DataFrame:
-    """pandas frame of an Arrow table; a stored pandas index without a name is left out."""
+def arrow_frame(table: Any, where: str, *, exact: bool = False) -> pd.DataFrame:
+    """pandas frame of an Arrow table; a stored pandas index without a name is left out.
+
+    ``exact``: integers among which some are missing stay integers, of pandas' nullable types.
+    """
     _refuse_duplicates(list(table.column_names), where)
     keep = [name for name in table.column_names if not re.fullmatch(r"__index_level_\d+__", name)]
-    frame: pd.DataFrame = table.select(keep).to_pandas(ignore_metadata=True, date_as_object=False)
+    chosen = table.select(keep)
+    options: dict[str, Any] = {}
+    if exact and any(_is_broken_integer(column) for column in chosen.columns):
+        options["types_mapper"] = _nullable_integer
+    frame: pd.DataFrame = chosen.to_pandas(ignore_metadata=True, date_as_object=False, **options)
     return frame
+
+
+def _is_broken_integer(column: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(column.type) and column.null_count)
+
+
+def _nullable_integer(kind: Any) -> Any:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(kind):
+        return None
+    return pd.api.types.pandas_dtype(str(kind).replace("uint", "UInt").replace("int", "Int"))
 
 
 def read_npz(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -338,17 +395,23 @@ def read_npz(raw: bytes, path: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile as error:
+            total = sum(info.file_size for info in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise DataError(f"{path}: the file is damaged: {error}") from error
     if any(name.startswith("xl/") for name in names):
         raise DataError(f"{path} is an Excel workbook; save the sheet as CSV or Parquet")
     if not any(name.endswith(".npy") for name in names):
         raise DataError(f"{path} is a zip archive without arrays; unpack it and give the table inside")
+    if total > _most_unpacked(len(raw)):
+        raise DataError(_bomb(path, len(raw)))
     try:
         with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except ValueError as error:
-        raise DataError(f"{path}: an array of Python objects is not loaded (no pickles): {error}") from error
+    except (*ARROW_ERRORS, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            why = f"{path}: an array of Python objects is not loaded (no pickles): {error}"
+            raise DataError(why) from error
+        raise DataError(f"{path}: an array in it cannot be read: {error}") from error
     return arrays_frame(arrays, str(path))
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from assay.core.errors import DataError
 from assay.data.columns import kind_of, tidy
@@ -18,7 +21,8 @@ from assay.data.read import LARGEST
 
 #: values that a text or category column may have and still be listed
 _MOST_VALUES = 10_000
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+_TIME = r"[0-2]\d:[0-5]\d(:[0-5]\d(\.\d+)?)?"
 _WORDS = {"number": "numbers", "bool": "true or false", "date": "dates", "category": "text", "text": "text"}
 
 
@@ -77,13 +81,30 @@ class Schema:
 
     @classmethod
     def from_list(cls, columns: Sequence[Mapping[str, Any]]) -> Self:
-        """The schema that :meth:`to_list` wrote."""
-        return cls(
+        """The schema that :meth:`to_list` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError
+            It is not what that writes.
+        """
+        made = cls(
             tuple(
                 Column(**{**c, "values": None if c["values"] is None else tuple(c["values"])})
                 for c in columns
             )
         )
+        for column in made.columns:
+            ends = (column.low, column.high)
+            if column.kind not in _KINDS or not isinstance(column.name, str):
+                raise ValueError(f"no column: {column.name!r} of the kind {column.kind!r}")
+            if column.kind == "number" and not all(type(end) in (int, float) for end in ends):
+                raise ValueError(f"the column {column.name!r} of numbers has no bounds")
+            if not all(isinstance(value, str) for value in column.values or ()):
+                raise ValueError(f"the column {column.name!r} has values that are no text")
+        if len(set(made.names)) < len(made.names):
+            raise ValueError("a column is there twice")
+        return made
 
     def to_list(self) -> list[dict[str, Any]]:
         """JSON-able, one mapping a column."""
@@ -117,13 +138,14 @@ class Schema:
         """
         frame = frame.set_axis([str(name) for name in frame.columns], axis="columns")
         present = list(frame.columns)
-        twice = sorted({name for name in self.names if present.count(name) > 1})
+        counts, own, others = Counter(present), set(self.names), set(known)
+        twice = sorted(name for name in own if counts[name] > 1)
         if twice:
             raise DataError(f"duplicated column name: {', '.join(map(repr, twice))}; rename one of them")
-        absent = [name for name in self.names if name not in present]
+        absent = [name for name in self.names if name not in counts]
         if absent:
-            raise DataError(_absent(absent, [name for name in present if name not in self.names]))
-        extra = [name for name in present if name not in self.names and name not in known]
+            raise DataError(_absent(absent, [name for name in present if name not in own]))
+        extra = [name for name in counts if name not in own and name not in others]
         for name in extra:
             notices.add(name, "column not used: it was no feature in training", 0)
         return pd.DataFrame(
@@ -162,7 +184,7 @@ def _conformed(values: pd.Series[Any], column: Column, notices: Notices, first_r
     """The column as one of its kind, with the frame's index."""
     index = values.index
     tidied, _ = tidy(values.reset_index(drop=True), column.name)
-    brought = _KINDS[column.kind](tidied, column, first_row)
+    brought = _KINDS[column.kind](tidied, column, first_row, notices)
     missing = int(brought.isna().sum())
     if missing and not column.missing:
         notices.add(column.name, "without a value, which no training row was", missing)
@@ -183,30 +205,67 @@ def _conformed(values: pd.Series[Any], column: Column, notices: Notices, first_r
     return brought.set_axis(index)
 
 
-def _as_number(values: pd.Series[Any], column: Column, first_row: int) -> pd.Series[Any]:
+def _as_number(values: pd.Series[Any], column: Column, first_row: int, notices: Notices) -> pd.Series[Any]:
     kind = kind_of(values)
     if kind == "date":
         raise _other_kind(values, column, "dates", first_row, values.notna().to_numpy())
     if kind in ("number", "bool"):
         numbers = values.to_numpy(dtype=np.float64)
     else:
-        text = values.astype(object).where(values.notna(), None)
-        stripped = text.map(lambda cell: str(cell).strip(), na_action="ignore")
-        stripped = stripped.where(~stripped.isin(MISSING_CELLS), None)
-        present = stripped.dropna()
-        if present.str.fullmatch(DECIMAL_COMMA).all() and present.str.contains(",").any():
-            stripped = stripped.str.replace(",", ".")
-        found = pd.to_numeric(stripped, errors="coerce")
-        bad = (found.isna() & stripped.notna()).to_numpy()
+        numbers, bad = _numbers_in(values, column, notices)
         if bad.any():
             raise _other_kind(values, column, "text", first_row, bad)
-        numbers = found.to_numpy(dtype=np.float64)
     with np.errstate(invalid="ignore"):
         numbers = np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
-    return pd.Series(numbers, name=column.name)
+    return pd.Series(numbers + 0.0, name=column.name)  # -0.0 is 0.0, for rows are known by their bits
 
 
-def _as_bool(values: pd.Series[Any], column: Column, first_row: int) -> pd.Series[Any]:
+def _numbers_in(
+    values: pd.Series[Any], column: Column, notices: Notices
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers that cells of text spell, and which cells spell none; the same as in the reader of files."""
+    text = values.astype(object).where(values.notna(), None)
+    text = text.map(lambda cell: str(cell).strip(), na_action="ignore")
+    text = text.where(~text.isin(MISSING_CELLS), None)
+    present = text.dropna()
+    if column.low is not None and column.low >= 0 and column.high is not None and column.high <= 1:
+        # true or false with missing ones are numbers in training
+        spelt = present.str.lower().map({"true": "1", "false": "0"})
+        text, present = text.where(~text.index.isin(spelt.dropna().index), spelt), spelt.fillna(present)
+    if present.str.fullmatch(_TIME).any():
+        clock = present.str.fullmatch(_TIME)
+        seconds = pd.to_timedelta(present[clock].map(_with_seconds)).dt.total_seconds()
+        notices.add(column.name, "with a time of day, read as seconds", int(clock.sum()))
+        text = text.where(~text.index.isin(seconds.index), seconds.map(repr))
+    else:
+        commas = present.str.contains(",", regex=False)
+        if commas.any() and present.str.fullmatch(DECIMAL_COMMA).all():
+            what = "with a decimal comma, read as a point"
+            notices.add(column.name, what, int(commas.sum()), list(present[commas][:3]))
+            text = text.str.replace(",", ".")
+    cells = [cell.removeprefix("+") if isinstance(cell, str) else None for cell in text]
+    for kind in (pa.float64(), pa.int64()):  # the second reads hexadecimal ones
+        try:
+            found = pa.array(cells, pa.string()).cast(kind).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            continue
+        return found.astype(np.float64), np.zeros(len(cells), dtype=bool)
+    return np.empty(0), np.array([cell is not None and not _is_number(cell) for cell in cells])
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        pa.scalar(cell, pa.string()).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _with_seconds(clock: str) -> str:
+    return clock if clock.count(":") == 2 else f"{clock}:00"
+
+
+def _as_bool(values: pd.Series[Any], column: Column, first_row: int, notices: Notices) -> pd.Series[Any]:
     kind = kind_of(values)
     if kind == "bool":
         return values
@@ -225,7 +284,7 @@ def _as_bool(values: pd.Series[Any], column: Column, first_row: int) -> pd.Serie
     return pd.Series(numbers.astype(bool), name=column.name)
 
 
-def _as_date(values: pd.Series[Any], column: Column, first_row: int) -> pd.Series[Any]:
+def _as_date(values: pd.Series[Any], column: Column, first_row: int, notices: Notices) -> pd.Series[Any]:
     if kind_of(values) == "date" or values.isna().all():
         return pd.Series(values.to_numpy().astype("datetime64[us]"), name=column.name)
     if kind_of(values) not in ("text", "category"):
@@ -239,18 +298,24 @@ def _as_date(values: pd.Series[Any], column: Column, first_row: int) -> pd.Serie
     return pd.Series(dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]"), name=column.name)
 
 
-def _as_label(values: pd.Series[Any], column: Column, first_row: int) -> pd.Series[Any]:
+def _as_label(values: pd.Series[Any], column: Column, first_row: int, notices: Notices) -> pd.Series[Any]:
     if kind_of(values) == "date":
         raise _other_kind(values, column, "dates", first_row, values.notna().to_numpy())
     if kind_of(values) == "number":  # codes such as 7 that a file with a missing one makes 7.0
         numbers = values.to_numpy(dtype=np.float64)
-        whole = np.isnan(numbers) | (numbers == np.floor(numbers))
+        whole = ~np.isfinite(numbers) | (numbers == np.floor(numbers))
         if values.dtype.kind == "f" and whole.all():
-            return pd.Series([None if np.isnan(v) else str(int(v)) for v in numbers], dtype=object)
+            known = frozenset(column.values or ())
+            return pd.Series([None if np.isnan(v) else _code(v, known) for v in numbers], dtype=object)
     return values.astype(object).where(values.notna(), None)
 
 
-_KINDS: dict[str, Callable[[pd.Series[Any], Column, int], pd.Series[Any]]] = {
+def _code(value: float, known: Collection[str]) -> str:
+    whole = str(int(value)) if np.isfinite(value) else str(value)
+    return str(value) if whole not in known and str(value) in known else whole
+
+
+_KINDS: dict[str, Callable[[pd.Series[Any], Column, int, Notices], pd.Series[Any]]] = {
     "number": _as_number,
     "bool": _as_bool,
     "date": _as_date,

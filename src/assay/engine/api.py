@@ -34,6 +34,7 @@ from assay.tasks.splitting import PART
 
 #: a table of trials must fit into memory, and no question needs more splits
 _MOST_SEEDS = 10_000
+_BACKENDS = ("local", "ray")
 
 
 def compare(
@@ -45,11 +46,13 @@ def compare(
     seeds: int | Sequence[int] = 5,
     alpha: Any = 0.1,
     task: str = "auto",
-    workers: int = 1,
+    workers: int | None = None,
     timeout: float | None = None,
     memory_limit: int | None = None,
     store: str | Path | Store | None = None,
     in_process: bool = False,
+    backend: str = "local",
+    address: str | None = None,
     retry_failed: bool = False,
     progress: Callable[[ProgressEvent], None] | None = None,
     name: str | None = None,
@@ -85,18 +88,24 @@ def compare(
     task : str
         "auto" decides: "online" where there is a ``time``, "region" for several targets, else
         "interval" or "label-set" from the target's values.
-    workers : int, default 1
-        Processes that run trials; the numbers do not depend on it.
+    workers : int, optional
+        Processes that run trials; the numbers do not depend on it. By default one, with Ray one a CPU
+        of the cluster.
     timeout : float, optional
         Seconds of wall clock after which a trial is killed; importing the method and preparing
         its rows do not count.
     memory_limit : int, optional
         Bytes that a trial may allocate beyond what its process holds at the start. By default
-        about 80 % of the memory that is free now, divided by the workers.
+        about 80 % of the memory that is free now, divided by the workers (on a node: by its CPUs).
     store : path or Store, optional
         Keeps each row as soon as its trial ends, and gives back rows of the same identity.
     in_process : bool
         Run everything in this process, for debugging: no limits, and a crash is yours.
+    backend : "local" or "ray", default "local"
+        Where trials run: on this machine, or on the nodes of a Ray cluster.
+    address : str, optional
+        Of the cluster: "auto" or HOST:PORT. By default that to which the program is connected, else
+        Ray is started on this machine, for this comparison.
     retry_failed : bool
         Run rows of the store that are not ``ok`` again.
     progress : callable, optional
@@ -134,14 +143,16 @@ def compare(
 
     Raises
     ------
-    DataError, TaskError, MethodError, StoreError
-        Before anything runs: the data, the question, a method or the store cannot be used.
+    DataError, TaskError, MethodError, StoreError, MissingDependency
+        Before anything runs: the data, the question, a method or the store cannot be used, or Ray is
+        asked for and not installed.
     Interrupted
         (a KeyboardInterrupt) on Ctrl-C; its ``comparison`` holds what is done.
     """
     level = parse_alpha(alpha)
     chosen_seeds = _seeds(seeds)
-    limits = _limits(workers, timeout, memory_limit, in_process)
+    _check_backend(backend, address, in_process)
+    limits = _limits(workers, timeout, memory_limit, in_process, backend)
     with importable_from_here(methods, model):
         options: dict[str, Any] = {"horizon": horizon} if horizon != 1 else {}
         given = {"forecast": forecast, "radius": radius, "noise_scale": noise_scale}
@@ -193,6 +204,8 @@ def compare(
                     store=kept,
                     retry_failed=retry_failed,
                     progress=progress,
+                    backend=backend,
+                    address=address,
                 )
             except Interrupted as stop:
                 stop.comparison = Comparison(stop.info, stop.results)
@@ -392,23 +405,39 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool) -> Limits:
-    if not _is_whole(workers) or workers < 1:
+def _check_backend(backend: str, address: str | None, in_process: bool) -> None:
+    """Raise TaskError for a place to run trials that is none, or that contradicts itself."""
+    if backend not in _BACKENDS:
+        raise TaskError(f"backend is {backend!r}; there are: {', '.join(_BACKENDS)}")
+    if backend != "local" and in_process:
+        raise TaskError(
+            f"in_process runs trials in this process, and backend {backend!r} elsewhere; give one"
+        )
+    if address is not None and backend != "ray":
+        raise TaskError(f"address {address!r} is that of a Ray cluster: it needs backend 'ray'")
+
+
+def _limits(workers: Any, timeout: Any, memory: Any, in_process: bool, backend: str) -> Limits:
+    if workers is not None and (not _is_whole(workers) or workers < 1):
         raise TaskError(f"workers is {workers!r}; give a whole number from 1")
     if timeout is not None and not timeout > 0:
         raise TaskError(f"timeout is {timeout!r} seconds; give a number above 0, or None for no limit")
     if memory is not None and not memory > 0:
         raise TaskError(f"memory_limit is {memory!r} bytes; give a number above 0, or None for the default")
     if in_process:
-        given = {"workers": workers > 1, "timeout": timeout is not None, "memory_limit": memory is not None}
+        given = {
+            "workers": (workers or 1) > 1,
+            "timeout": timeout is not None,
+            "memory_limit": memory is not None,
+        }
         for argument, is_given in given.items():
             if is_given:
                 raise TaskError(
                     f"{argument} needs processes of their own for the trials, which in_process does without"
                 )
         return Limits()
-    if memory is None:
-        memory = default_limit(int(workers))
+    if memory is None and backend == "local":  # on a cluster each node knows its own
+        memory = default_limit(int(workers or 1))
     return Limits(None if timeout is None else float(timeout), None if memory is None else int(memory))
 
 

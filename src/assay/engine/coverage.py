@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -10,16 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from assay.core.errors import DataError
 from assay.core.levels import conformal_rank, parse_alpha
 from assay.data.schema import Notices
 from assay.engine.fitted import FittedMethod
 from assay.tasks import measures
+from assay.tasks.groups import names_in
 
 #: a column with more groups than this is no group column
 _MOST_GROUPS = 200
+#: logarithm of evidence beyond any threshold; keeps it finite
+_MOST_LOG_EVIDENCE = 690.0
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,12 @@ class CoverageReport:
 def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: Any = 0.05) -> CoverageReport:
     """Test whether a fitted method still covers what it promised, on labelled rows it has not seen.
 
-    All rows together are tested against the exact distribution of the number of covered rows if they are
-    exchangeable with the calibration rows: beta-binomial, for with n calibration rows the coverage that
-    was reached is itself random. A method without calibration rows, and parts of the rows, are tested
-    against 1 - alpha: the number is then binomial. Parts have no promise of their own (unless the method
-    gives one): a part that is below says where to look.
+    Rows are tested against the exact distribution of the number of covered ones if they are exchangeable
+    with the calibration rows: beta-binomial, for with n calibration rows the coverage that was reached is
+    itself random. A method without calibration rows is tested against 1 - alpha: the number is then
+    binomial. Parts are tested likewise; where the method calibrated each group by itself, a group with the
+    number of its own calibration rows. Parts have no promise of their own (unless the method gives one): a
+    part that is below says where to look.
 
     Parameters
     ----------
@@ -98,35 +103,39 @@ def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: A
         No row has an outcome; a column is missing or holds something else; too many groups.
     """
     notices = Notices()
-    covered, sizes, names = _collect(fitted, data, group, notices)
-    n, alpha, at = len(covered), fitted.alpha, parse_alpha(level)
-    if n == 0:
-        said = "; ".join(notices.lines())
-        raise DataError(
-            f"no new row with an outcome in {fitted.target}: nothing to check{said and f' ({said})'}"
-        )
+    covered, sizes, names = covered_rows(fitted, data, notices, group=group)
+    alpha, at = fitted.alpha, parse_alpha(level)
     n_calib = int(fitted.about["n_calib"])
-    parts = [_part("all", "all rows", covered, alpha, at, n_calib)]
+    parts = [part_of("all", "all rows", len(covered), int(covered.sum()), alpha, at, n_calib)]
     order = np.column_stack([sizes, sizes])
     quintiles = [
         (f"size {sizes[rows].min():.4g} to {sizes[rows].max():.4g}", covered[rows])
         for rows in measures.width_groups(order, width=sizes)
     ]
-    parts += _adjusted("size", quintiles, alpha, at)
+    parts += _adjusted("size", quintiles, alpha, at, [n_calib] * len(quintiles))
     if names is not None:
         found = np.unique(names)
         if len(found) > _MOST_GROUPS:
             raise DataError(
                 f"the column {group!r} has {len(found):,} values; at most {_MOST_GROUPS} are groups"
             )
-        parts += _adjusted("group", [(f"{group} {v}", covered[names == v]) for v in found], alpha, at)
+        own = fitted.about["calib_by_group"] if group == fitted.about["group"] else {}
+        counts = [int(own.get(str(v), n_calib)) for v in found]
+        groups = [(f"{group} {v}", covered[names == v]) for v in found]
+        parts += _adjusted("group", groups, alpha, at, counts)
     return CoverageReport(tuple(parts), alpha, at, n_calib, float(sizes.mean()), notices.lines())
 
 
-def _collect(
-    fitted: FittedMethod, data: Any, group: str | None, notices: Notices
+def covered_rows(
+    fitted: FittedMethod, data: Any, notices: Notices, *, group: str | None = None
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[Any] | None]:
-    """(covered, sizes, groups) of all labelled rows."""
+    """(covered, sizes, groups) of all labelled rows that the method was not fitted on.
+
+    Raises
+    ------
+    DataError
+        No row has an outcome; a column is missing or holds something else.
+    """
     task = fitted.task
     covered: list[NDArray[np.bool_]] = []
     sizes: list[NDArray[np.float64]] = []
@@ -135,20 +144,21 @@ def _collect(
         if group is not None:
             if group not in frame.columns:
                 raise DataError(f"no column {group!r} to group by; there are: {', '.join(frame.columns)}")
-            names.append(frame[group].map(str).to_numpy(dtype=object))
+            names.append(names_in(frame[group]))
         if len(table):
             hit, size = task.covered(fitted.asked(table.frame, frame), task.outcomes(table))
             covered.append(hit)
             sizes.append(size)
     if not covered:
-        return np.empty(0, dtype=bool), np.empty(0), None
+        said = "; ".join(notices.lines())
+        raise DataError(
+            f"no new row with an outcome in {fitted.target}: nothing to check{said and f' ({said})'}"
+        )
     return np.concatenate(covered), np.concatenate(sizes), np.concatenate(names) if names else None
 
 
-def _part(
-    kind: str, name: str, covered: NDArray[np.bool_], alpha: Fraction, level: Fraction, n_calib: int = 0
-) -> Part:
-    n, k = len(covered), int(covered.sum())
+def part_of(kind: str, name: str, n: int, k: int, alpha: Fraction, level: Fraction, n_calib: int = 0) -> Part:
+    """The coverage of n rows of which k are covered, tested at the level."""
     p = two_sided(k, n, alpha, n_calib)
     interval = stats.binomtest(k, n).proportion_ci(0.95, method="exact")
     verdict = _verdict(k / n, alpha, p, level)
@@ -171,14 +181,42 @@ def two_sided(k: int, n: int, alpha: Fraction, n_calib: int = 0) -> float:
     if n_calib and rank > n_calib:  # too few calibration rows: the sets are everything
         return 1.0 if k == n else 0.0
     law = stats.betabinom(n, rank, n_calib + 1 - rank) if n_calib else stats.binom(n, float(1 - alpha))
-    return float(min(1.0, 2 * min(law.cdf(k), law.sf(k - 1))))
+    below = law.pmf(np.arange(k + 1)).sum()
+    above = law.pmf(np.arange(k, n + 1)).sum()  # not 1 minus the other, which leaves nothing of small ones
+    return float(min(1.0, 2 * min(below, above)))
+
+
+def evidence(k: int, n: int, alpha: Fraction, n_calib: int = 0) -> float:
+    """How many times likelier k covered of n rows are if the coverage is unknown than if it is as promised.
+
+    The likelihood of the rows in their order, under a coverage drawn from Beta(1/2, 1/2), over that under
+    the law of :func:`two_sided`. Where nothing has drifted this is a nonnegative martingale that starts at
+    1: the chance that it ever reaches 1 / level is at most the level (Ville), however often one looks.
+    """
+    rank = conformal_rank(n_calib, alpha)
+    if n_calib and rank > n_calib:  # the sets are everything: a row that is not covered cannot be
+        return 1.0 if k == n else math.inf
+    unknown = special.betaln(k + 0.5, n - k + 0.5) - special.betaln(0.5, 0.5)
+    if n_calib:
+        b = n_calib + 1 - rank
+        promised = special.betaln(rank + k, b + n - k) - special.betaln(rank, b)
+    else:
+        promised = special.xlogy(k, float(1 - alpha)) + special.xlogy(n - k, float(alpha))
+    return float(np.exp(np.minimum(unknown - promised, _MOST_LOG_EVIDENCE)))
 
 
 def _adjusted(
-    kind: str, parts: list[tuple[str, NDArray[np.bool_]]], alpha: Fraction, level: Fraction
+    kind: str,
+    parts: list[tuple[str, NDArray[np.bool_]]],
+    alpha: Fraction,
+    level: Fraction,
+    n_calib: list[int],
 ) -> Iterator[Part]:
     """Parts of one kind, with p-values corrected by Holm for their number."""
-    found = [_part(kind, name, covered, alpha, level) for name, covered in parts]
+    found = [
+        part_of(kind, name, len(c), int(c.sum()), alpha, level, n)
+        for (name, c), n in zip(parts, n_calib, strict=True)
+    ]
     order = np.argsort([part.p for part in found], kind="stable")
     worst = 0.0
     adjusted = {}

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 
 import assay
 from assay.core.archive import BrokenArchive, read_archive, write_archive
 from assay.core.cards import all_cards
-from assay.core.errors import AssayWarning, DataError, MethodError
+from assay.core.errors import AssayWarning, DataError, MethodError, MissingDependency
 from assay.core.levels import parse_alpha
 from assay.core.objects import Decoder, Encoder, NotLoaded, NotSaved, from_json, to_json
 from assay.data.batches import BATCH_ROWS, frame_batches, read_batches
@@ -31,6 +32,7 @@ from assay.engine.identity import library_versions
 from assay.engine.plan import MethodSpec
 from assay.tasks import Task, running
 from assay.tasks.base import Asked
+from assay.tasks.groups import names_in
 from assay.tasks.infer import choose_task
 from assay.tasks.splitting import prepared_rows
 
@@ -40,6 +42,17 @@ _ABOUT, _STATE = "about.json", "state.json"
 #: rows on which a loaded method must answer as it did when it was saved
 _PROBE_ROWS = 8
 _PROBE_TOLERANCE = 1e-6
+#: what the head of a file must say, and of which type
+_FACTS: dict[str, Any] = {
+    **dict.fromkeys(("kind", "task", "why_task", "method", "model", "alpha", "dataset", "source"), str),
+    **dict.fromkeys(("fingerprint", "created", "guarantee"), str),
+    **dict.fromkeys(("seed", "n_rows", "n_train", "n_calib"), int),
+    **dict.fromkeys(("targets", "groups", "group_column", "columns", "outcome_columns"), list),
+    **dict.fromkeys(("notes", "trust"), list),
+    **dict.fromkeys(("options", "params", "versions", "calib_by_group"), dict),
+    **dict.fromkeys(("card", "group"), (str, type(None))),
+    "classes": (list, type(None)),
+}
 
 
 @dataclass
@@ -121,7 +134,7 @@ class FittedMethod:
             absent = [name for name in keep if name not in frame.columns]
             if absent:
                 raise DataError(f"no column {absent[0]!r} to keep; there are: {', '.join(frame.columns)}")
-            answers = self._answers(self._features(frame, start, notices, keep), frame)
+            answers = self._answers(self._features(frame, start, notices, keep), frame, notices)
             both = [name for name in keep if name in answers.columns]
             if both:
                 raise DataError(f"the column {both[0]!r} to keep has the name of an answer; rename it")
@@ -131,14 +144,16 @@ class FittedMethod:
         """(n, d) numbers that ``method`` takes, from a frame of the schema's columns."""
         return prepared_rows(self.preparation, X)
 
-    def asked(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> Asked:
+    def asked(
+        self, features: pd.DataFrame, frame: pd.DataFrame | None = None, notices: Notices | None = None
+    ) -> Asked:
         """The question to the task about rows; ``frame`` has the group column where it is no feature."""
         return Asked(
             self.method,
             self.prepare(features[list(self.schema.names)]),
             self.alpha,
             tuple(self.about["targets"]),
-            self._groups(features if frame is None else frame),
+            self._groups(features if frame is None else frame, notices or Notices()),
         )
 
     def labelled(self, data: Any, notices: Notices) -> Iterator[tuple[pd.DataFrame, Table]]:
@@ -153,10 +168,12 @@ class FittedMethod:
                 raise DataError(f"the target {absent[0]!r} is not among the columns; rows must be labelled")
             frame = frame.reset_index(drop=True)
             features = self._features(frame, start, notices, targets)
-            known = frame[list(targets)].notna().all(axis=1)
+            given = frame[list(targets)].notna().all(axis=1)
+            outcome = self.outcome_schema.conform(frame.loc[given, list(targets)], Notices(), first_row=start)
+            outcome = outcome.dropna()  # cells such as "NA" turn out to be missing only now
+            known = frame.index.isin(outcome.index)
             if not known.all():
                 notices.add(self.target, "without an outcome, left out", int((~known).sum()))
-            outcome = self.outcome_schema.conform(frame.loc[known, list(targets)], Notices(), first_row=start)
             ready = pd.concat([features[known], outcome], axis=1)
             fresh = ~np.isin(row_hashes(ready), self.seen)
             if not fresh.all():
@@ -223,17 +240,27 @@ class FittedMethod:
         others = (*self.about["targets"], *known, *([self.about["group"]] if self.about["group"] else ()))
         return self.schema.conform(frame, notices, first_row=start, known=others)
 
-    def _answers(self, features: pd.DataFrame, frame: pd.DataFrame | None = None) -> pd.DataFrame:
-        answers = self.task.answers(self.asked(features, frame))
+    def _answers(
+        self,
+        features: pd.DataFrame,
+        frame: pd.DataFrame | None = None,
+        notices: Notices | None = None,
+    ) -> pd.DataFrame:
+        answers = self.task.answers(self.asked(features, frame, notices))
         return pd.DataFrame(answers, index=features.index)
 
-    def _groups(self, frame: pd.DataFrame) -> NDArray[Any] | None:
+    def _groups(self, frame: pd.DataFrame, notices: Notices) -> NDArray[Any] | None:
         group = self.about["group"]
         if not self.about["groups"]:
             return None
         if group not in frame.columns:
             raise DataError(f"the column {group!r} is missing: {self.about['method']} works on its groups")
-        names: NDArray[Any] = frame[group].map(str).to_numpy(dtype=object)
+        schema = Schema.from_list(self.about["group_column"])
+        names = names_in(schema.conform(frame[[group]], Notices())[group])
+        strange = ~np.isin(names, self.about["groups"])
+        if strange.any():
+            what = "of a group without training rows"
+            notices.add(group, what, int(strange.sum()), list(dict.fromkeys(names[strange]))[:3])
         return names
 
     def _no_rows(self) -> pd.DataFrame:
@@ -306,11 +333,13 @@ def fit(
         "card": spec.card,
         "params": {key: repr(value) for key, value in spec.params.items()},
         "model": "the task's own" if model is None else _text(model),
-        "alpha": f"{float(level):g}",
+        "alpha": _decimal(level),
         "seed": seed,
         "targets": list(table.targets),
         "group": table.group,
+        "group_column": Schema.of(table.frame[[table.group]]).to_list() if by_group else [],
         "groups": sorted(set(map(str, split.groups_train.tolist()))) if by_group else [],  # type: ignore[union-attr]
+        "calib_by_group": _counts(split.groups_calib) if by_group and n_calib else {},
         "classes": None if split.classes is None else [str(label) for label in split.classes],
         "n_rows": len(table),
         "n_train": n_train,
@@ -381,6 +410,7 @@ def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
         state = Decoder(members, trusted).decode(from_json(members[_STATE]))
         if about["kind"] == "object":
             return state["method"]
+        _check_state(state)
         columns = Schema.from_list(about.pop("columns"))
         fitted = FittedMethod(
             state["method"], state["preparation"], columns, state["seen"], about, tuple(about["notes"])
@@ -388,9 +418,23 @@ def load(path: str | PathLike[str], *, trusted: Collection[str] = ()) -> Any:
         _check_probe(fitted, state["probe"], source)
     except NotLoaded as error:
         raise NotLoaded(f"{source}: {error}{_since(about)}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise NotLoaded(f"{source} does not describe a saved method: {error!r}{_since(about)}") from error
+    except MissingDependency:
+        raise
+    except Exception as error:  # whatever the objects of a hostile file, or of another version, raise
+        why = f"{type(error).__name__}: {error}"
+        raise NotLoaded(f"{source} does not describe a saved method: {why}{_since(about)}") from error
     return fitted
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    """Refuse parts of a saved method that are of another kind than those that are written."""
+    seen, probe = state["seen"], state["probe"]
+    if not isinstance(state["preparation"], ColumnTransformer):
+        raise TypeError("its preparation is no ColumnTransformer")
+    if not isinstance(seen, np.ndarray) or seen.dtype != np.uint64 or seen.ndim != 1:
+        raise TypeError("what it has seen are no hashes of rows")
+    if not isinstance(probe, dict) or not probe:
+        raise TypeError("it has no answers to compare with")
 
 
 def about(path: str | PathLike[str]) -> dict[str, Any]:
@@ -429,6 +473,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise NotLoaded(
             f"{path} is written in format {known!r}, and assay {assay.__version__} reads format {FORMAT}: "
             "load it with the version that saved it, or fit and save again"
+        )
+    kinds = _FACTS if facts.get("kind") != "object" else {"class": str, "versions": dict, "trust": list}
+    wrong = [key for key, kind in kinds.items() if key not in facts or not isinstance(facts[key], kind)]
+    for key in {"targets", "groups", "notes", "trust", "classes", "versions"} & (kinds.keys() - set(wrong)):
+        listed = facts[key].values() if key == "versions" else facts[key] or ()
+        wrong += [key] if not all(isinstance(item, str) for item in listed) else []
+    if wrong:
+        raise NotLoaded(
+            f"{path} does not describe a saved method: {', '.join(wrong)} is not there or strange"
         )
     return facts, members
 
@@ -494,6 +547,18 @@ def _close(got: Any, expected: Any) -> bool:
         return False
     scale = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
     return bool(np.allclose(got, expected, rtol=0, atol=_PROBE_TOLERANCE * scale, equal_nan=True))
+
+
+def _counts(groups: NDArray[Any] | None) -> dict[str, int]:
+    """How many rows each group has."""
+    names, counts = np.unique([] if groups is None else groups, return_counts=True)
+    return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _decimal(level: Fraction) -> str:
+    """Text that stands for exactly that level."""
+    short = f"{float(level):g}"
+    return short if Fraction(short) == level else str(level)
 
 
 def _guarantee(spec: MethodSpec) -> str:

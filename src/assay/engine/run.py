@@ -67,19 +67,22 @@ def plan_trials(question: Question) -> list[Trial]:
 def run_question(
     question: Question,
     *,
-    workers: int = 1,
+    workers: int | None = None,
     in_process: bool = False,
     store: Store | None = None,
     retry_failed: bool = False,
     progress: Progress | None = None,
+    backend: str = "local",
+    address: str | None = None,
 ) -> tuple[RunInfo, list[TrialResult]]:
     """Answer a question: one row a trial, in the order of :func:`plan_trials`.
 
     Parameters
     ----------
     question : Question
-    workers : int
-        Number of processes, at most one a trial; the numbers do not depend on it.
+    workers : int, optional
+        Number of processes, at most one a trial; the numbers do not depend on it. By default
+        one, or with Ray one a CPU of the cluster.
     in_process : bool
         Run the trials in this process, without limits.
     store : Store, optional
@@ -88,11 +91,17 @@ def run_question(
         Run everything again that is not ``ok``.
     progress : callable, optional
         Receives a :class:`ProgressEvent` at the start and after each trial.
+    backend : "local" or "ray"
+        Processes of this machine, or of a Ray cluster at ``address``.
+    address : str, optional
+        See :class:`assay.engine.executors.ray.RayExecutor`.
 
     Raises
     ------
     Interrupted
         On Ctrl-C, with what is done.
+    MissingDependency
+        Ray is asked for and not installed.
     AssayError
         Worker processes cannot be started, or the store cannot be written.
     """
@@ -106,10 +115,15 @@ def run_question(
     rows.report(None)
     try:
         if open_trials := rows.unfinished():
-            processes = min(workers, len(open_trials))
-            executor: Executor = (
-                InlineExecutor(question) if in_process else LocalExecutor(question, workers=processes)
-            )
+            executor: Executor
+            if in_process:
+                executor = InlineExecutor(question)
+            elif backend == "ray":
+                from assay.engine.executors.ray import RayExecutor
+
+                executor = RayExecutor(question, trials=len(open_trials), workers=workers, address=address)
+            else:
+                executor = LocalExecutor(question, workers=min(workers or 1, len(open_trials)))
             with executor:
                 for result in executor.run(rows.waiting()):
                     rows.add(result)

@@ -2,12 +2,13 @@
 
 Write-ahead logging lets others read while one writes. ``synchronous`` is FULL: a commit is on the
 disk when ``put`` returns, which costs a few milliseconds a trial and survives a power cut as well
-as ``kill -9``.
+as ``kill -9``. Each row carries a hash of itself: SQLite would give out a flipped bit as if it were meant.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sqlite3
@@ -20,7 +21,7 @@ from typing import Any, Self
 from assay.core.errors import StoreError
 from assay.engine.plan import Limits, RunInfo, TrialResult
 
-SCHEMA = 1
+SCHEMA = 2
 _APPLICATION = 0x41535359  # "ASSY" in the file's header
 _BUSY_SECONDS = 60.0
 
@@ -36,17 +37,28 @@ CREATE TABLE trials (
     detail TEXT NOT NULL,
     notices TEXT NOT NULL,
     limit_seconds REAL,
-    limit_memory INTEGER
+    limit_memory INTEGER,
+    hash TEXT
 ) WITHOUT ROWID;
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     started TEXT NOT NULL,
     info TEXT NOT NULL,
-    identities TEXT NOT NULL
+    identities TEXT NOT NULL,
+    number INTEGER,
+    hash TEXT
 ) WITHOUT ROWID;
 """
+#: from a store of schema 1; its rows then have no number and no hash until they are given one
+_CHANGES = (
+    "ALTER TABLE trials ADD COLUMN hash TEXT",
+    "ALTER TABLE runs ADD COLUMN number INTEGER",
+    "ALTER TABLE runs ADD COLUMN hash TEXT",
+)
 _NO_LIMITS = Limits()
 _COLUMNS = "identity, method, seed, status, metrics, seconds, error, detail, notices"
+_ALL = f"{_COLUMNS}, limit_seconds, limit_memory"
+_RUN = "id, started, info, identities, number"
 
 
 def default_store_path() -> Path:
@@ -110,9 +122,9 @@ class Store:
 
     def find(self, identity: str) -> tuple[TrialResult, Limits] | None:
         """The row of a trial and the limits under which it ran."""
-        query = f"SELECT {_COLUMNS}, limit_seconds, limit_memory FROM trials WHERE identity = ?"
+        query = f"SELECT {_ALL}, hash FROM trials WHERE identity = ?"
         with self._errors("read"):
-            row = self._db.execute(query, (identity,)).fetchone()
+            row = _whole(self._db.execute(query, (identity,)).fetchone())
             return None if row is None else (_result(row[:9]), Limits(row[9], row[10]))
 
     def put(self, result: TrialResult, limits: Limits = _NO_LIMITS) -> TrialResult:
@@ -121,20 +133,21 @@ class Store:
         An ``ok`` row is never replaced: of two processes that ran the same trial at once the first
         is kept. Any other row gives way to the newer one.
         """
-        values = (
+        values: tuple[Any, ...] = (
             result.identity,
             result.method,
             result.seed,
             result.status,
             json.dumps(dict(result.metrics)),
-            result.seconds,
+            float(result.seconds),
             result.error,
             json.dumps(dict(result.detail)),
             json.dumps(result.notices),
-            limits.seconds,
+            None if limits.seconds is None else float(limits.seconds),
             limits.memory,
         )
-        names = [*_COLUMNS.split(", "), "limit_seconds", "limit_memory"]
+        values += (_hash(values),)
+        names = [*_ALL.split(", "), "hash"]
         marks = ", ".join("?" * len(names))
         changes = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
         with self._errors("write"), self._transaction():
@@ -143,21 +156,28 @@ class Store:
                 f"ON CONFLICT (identity) DO UPDATE SET {changes} WHERE trials.status != 'ok'",
                 values,
             )
-            query = f"SELECT {_COLUMNS} FROM trials WHERE identity = ?"
+            query = f"SELECT {_ALL}, hash FROM trials WHERE identity = ?"
             row = self._db.execute(query, (result.identity,)).fetchone()
-        return _result(row)
+        with self._errors("read"):
+            return _result(_whole(row)[:9])
 
     def put_run(self, info: RunInfo, identities: Sequence[str]) -> None:
-        """Keep a run, or replace it: identities of its trials, all seeds of the first method first."""
+        """Keep a run, or replace it: identities of its trials, all seeds of the first method first.
+
+        Runs are in the order in which they were first kept, whatever the clock said.
+        """
         values = (info.id, info.started, json.dumps(asdict(info)), json.dumps(list(identities)))
         with self._errors("write"), self._transaction():
-            self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", values)
+            query = "SELECT coalesce((SELECT number FROM runs WHERE id = ?), max(number) + 1, 1) FROM runs"
+            (number,) = self._db.execute(query, (info.id,)).fetchone()
+            row = (*values, number)
+            command = f"INSERT OR REPLACE INTO runs ({_RUN}, hash) VALUES (?, ?, ?, ?, ?, ?)"
+            self._db.execute(command, (*row, _hash(row)))
 
     def runs(self) -> list[RunInfo]:
         """All runs, the oldest first."""
         with self._errors("read"):
-            rows = self._db.execute("SELECT info FROM runs ORDER BY started, id").fetchall()
-            return [_info(row[0]) for row in rows]
+            return [_info(row[2]) for row in self._runs()]
 
     def run(self, id: str) -> tuple[RunInfo, list[TrialResult]]:
         """A run by its id, a beginning of it that is unique, or "last"; with the rows it has so far.
@@ -168,7 +188,7 @@ class Store:
             No such run, or several that begin so; the message names those there are.
         """
         with self._errors("read"):
-            rows = self._db.execute("SELECT id, info, identities FROM runs ORDER BY started, id").fetchall()
+            rows = self._runs()
         if not rows:
             raise StoreError(f"{self.path} holds no runs yet")
         matching = rows[-1:] if id == "last" else [row for row in rows if id and row[0].startswith(id)]
@@ -176,10 +196,14 @@ class Store:
             there = ", ".join(row[0] for row in (matching or rows)[-5:])
             what = f"{len(matching)} runs begin with" if matching else "no run"
             raise StoreError(f"{self.path}: {what} {id!r}; there are, the latest last: {there}")
-        _, text, identities = matching[0]
+        _, _, text, identities, *_ = matching[0]
         with self._errors("read"):
             info = _info(text)
             return info, list(self._rows_of(info, json.loads(identities)))
+
+    def _runs(self) -> list[Any]:
+        query = f"SELECT {_RUN}, hash FROM runs ORDER BY number, id"
+        return [_whole(row) for row in self._db.execute(query).fetchall()]
 
     def _rows_of(self, info: RunInfo, identities: Sequence[str]) -> Iterator[TrialResult]:
         """Rows under the names that the run's methods have in it."""
@@ -198,6 +222,8 @@ class Store:
             )
         if version and self._pragma("application_id") == _APPLICATION:
             self._set_write_ahead()
+            if version < SCHEMA:
+                self._bring_up()
             return
         if version or self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             # another process may have made the tables since the version was read
@@ -212,6 +238,21 @@ class Store:
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def _bring_up(self) -> None:
+        """Give the rows of a store of schema 1 their numbers and hashes."""
+        with self._transaction():
+            if self._pragma("user_version") != 1:  # another process was first
+                return
+            for statement in _CHANGES:
+                self._db.execute(statement)
+            for row in self._db.execute(f"SELECT {_ALL} FROM trials").fetchall():
+                self._db.execute("UPDATE trials SET hash = ? WHERE identity = ?", (_hash(row), row[0]))
+            runs = self._db.execute("SELECT id, started, info, identities FROM runs ORDER BY started, id")
+            for number, row in enumerate(runs.fetchall(), start=1):
+                values = (number, _hash((*row, number)), row[0])
+                self._db.execute("UPDATE runs SET number = ?, hash = ? WHERE id = ?", values)
+            self._db.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def _set_write_ahead(self) -> None:
         # changing the journal needs the file alone, and SQLite does not wait for that by itself
@@ -250,6 +291,22 @@ class Store:
             if doing != "read":
                 raise
             raise StoreError(f"cannot read the store {self.path}: {_damaged(error)}") from error
+
+
+def _hash(values: Sequence[Any]) -> str:
+    """SHA-256 of the values of a row, as the file keeps them."""
+    return hashlib.sha256(json.dumps([_plain(value) for value in values]).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, float) else value
+
+
+def _whole(row: Any) -> Any:
+    """The row without its hash, refused if it is not what was written; None for None."""
+    if row is not None and _hash(row[:-1]) != row[-1]:
+        raise ValueError(f"the row {row[0]!r} is not what was written")
+    return None if row is None else row[:-1]
 
 
 def _damaged(error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assay.core.errors import TaskError
@@ -51,9 +52,11 @@ METRICS = (
 
 def row_groups(table: Table) -> NDArray[Any] | None:
     """(n,) names of the rows' groups as text, a missing one "(missing)"; None without a group column."""
-    if table.group is None:
-        return None
-    column = table.frame[table.group]
+    return None if table.group is None else names_in(table.frame[table.group])
+
+
+def names_in(column: pd.Series[Any]) -> NDArray[Any]:
+    """(n,) names of the groups in a column."""
     values = column.to_numpy(dtype=object)
     gone = column.isna().to_numpy()
     return np.array([MISSING if none else _name(value) for value, none in zip(values, gone, strict=True)])

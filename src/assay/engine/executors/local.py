@@ -19,13 +19,13 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Self
 
-import cloudpickle
 from pebble import ProcessExpired, ProcessPool
 
-from assay.core.errors import AssayError, MethodError
+from assay.core.errors import AssayError
 from assay.engine import worker
 from assay.engine.bench import failure, mentions_memory
 from assay.engine.executors.interrupts import InterruptNote
+from assay.engine.executors.packing import Packed, pack
 from assay.engine.executors.spawn import ENDED_WITH_ZERO, WorkerContext
 from assay.engine.memory import oom_kills
 from assay.engine.plan import Question, Trial, TrialResult
@@ -52,13 +52,15 @@ class LocalExecutor:
     ``limits.seconds`` and ``_LOADING_SECONDS`` more is killed as well.
     """
 
-    def __init__(self, question: Question, *, workers: int) -> None:
+    def __init__(self, question: Question | Packed, *, workers: int) -> None:
+        packed = question if isinstance(question, Packed) else pack(question)
         self._workers = workers
-        self._limits = question.limits
-        self._places = {method.name: i for i, method in enumerate(question.methods)}
-        self._packed = _pack(question)
-        self._table = question.table
+        self._limits = packed.limits
+        self._places = packed.places
+        self._packed = packed.contents
+        self._table = packed.table
         self._interrupt = InterruptNote()
+        self._number = 0
 
     def __enter__(self) -> Self:
         _remove_leftovers()
@@ -90,7 +92,7 @@ class LocalExecutor:
         source = iter(trials)
         again: deque[Trial] = deque()
         flight: dict[Any, _Flight] = {}
-        number = breaks = 0
+        breaks = 0
         while True:
             self._interrupt.check()
             broken = False
@@ -98,13 +100,13 @@ class LocalExecutor:
                 trial = again.popleft() if again else next(source, None)
                 if trial is None:
                     break
-                number += 1
-                future = self._submit(trial, number)
+                self._number += 1  # not from one again in the next call: files of the dead bear it
+                future = self._submit(trial, self._number)
                 if future is None:
                     again.appendleft(trial)
                     broken = True
                 else:
-                    flight[future] = _Flight(trial, number)
+                    flight[future] = _Flight(trial, self._number)
             if not flight and not broken:
                 return
             rows = []
@@ -306,35 +308,6 @@ class _Flight:
         self.begun: float | None = None
         self.gone_since: float | None = None
         self.ended = ""
-
-
-def _pack(question: Question) -> bytes:
-    """The question less its table, as bytes; each method apart so that one cannot spoil the others.
-
-    Classes of a script or notebook travel by value.
-    """
-    methods = []
-    for method in question.methods:
-        methods.append((method.name, _dump(method, f"method {method.name!r}")))
-    contents = {
-        "task": question.task,
-        "options": dict(question.options),
-        "alpha": question.alpha,
-        "model": _dump(question.model, "the model"),
-        "methods": methods,
-        "path": list(sys.path),
-    }
-    return pickle.dumps(contents)
-
-
-def _dump(value: Any, what: str) -> bytes:
-    try:
-        return bytes(cloudpickle.dumps(value))
-    except Exception as error:
-        raise MethodError(
-            f"{what} cannot be sent to a worker process: {type(error).__name__}: {error}; "
-            "run with in_process=True, or define it so that it can be pickled"
-        ) from error
 
 
 def _signal_name(number: int) -> str:
