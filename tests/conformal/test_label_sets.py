@@ -38,7 +38,7 @@ MARGINAL = [
     pytest.param(card.load(), id=card.id)
     for card in CARDS
     if card.load()._make_calibrator is SetClassifier._make_calibrator
-    and not {"unseen-groups", "unseen-groups/groups-are-apart"} & set(card.exceptions)
+    and not any(name.startswith("unseen-groups") for name in card.exceptions)
 ]
 
 
