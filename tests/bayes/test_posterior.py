@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayWarning, DataError, MethodError
+from assay.networks.selection import selected_names
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from assay.bayes.curvature import (  # noqa: E402
-    diag_ggn,
-    kron_ggn,
-    marginal_likelihood_precision,
-    selected_names,
-)
+from assay.bayes.curvature import diag_ggn, kron_ggn, marginal_likelihood_precision  # noqa: E402
 from assay.bayes.posterior import GaussianPosterior, KroneckerBlock, posterior_of  # noqa: E402
 from assay.bayes.transformer import CausalTransformer  # noqa: E402
 

@@ -12,12 +12,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from assay.core.errors import AssayWarning, DataError, MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
+from assay.networks.selection import Selection, selected_names
 
 torch = import_torch("a weight posterior")
 
-#: which weights are random: all that are trained, those of the last layer, or (name, parameter) -> bool
-Selection = str | Callable[[str, Any], bool]
 #: bound on the bytes of Jacobians held at once
 MAX_MEMORY = 64 * 2**20
 #: prior precisions that are looked at: 100 points of 1e-4 .. 1e4
@@ -104,32 +103,6 @@ def marginal_likelihood_precision(curvature: Curvature) -> float:
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(minus, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
     return float(np.exp(found.x))
-
-
-def selected_names(module: Any, params: Selection) -> list[str]:
-    """Names of the parameters that are random, in the order of ``named_parameters``.
-
-    Raises
-    ------
-    MethodError
-        An unknown selection, or one that leaves nothing.
-    """
-    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-    if params == "last_layer":
-        layer = next((name.rpartition(".")[0] for name in reversed(trained)), "")
-        names = [name for name in trained if name.rpartition(".")[0] == layer]
-    elif params == "all":
-        names = list(trained)
-    elif callable(params):
-        names = [name for name, value in trained.items() if params(name, value)]
-    else:
-        raise MethodError(f"params must be 'all', 'last_layer' or a function, got {params!r}")
-    if not names:
-        raise MethodError(
-            f"no weights are left to be random: {len(trained)} of the module's "
-            f"{len(list(module.parameters()))} parameters have requires_grad, and params={params!r}"
-        )
-    return names
 
 
 def refuse_shared(module: Any, names: Iterable[str] | None = None) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
 from assay.bayes.latent import glm_variance, probit
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.networks.backend import one_thread
+from assay.networks.selection import Selection
 from assay.networks.training import Training
 
 

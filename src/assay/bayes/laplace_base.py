@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.bayes.curvature import Curvature, Selection, diag_ggn, kron_ggn
+from assay.bayes.curvature import Curvature, diag_ggn, kron_ggn
 from assay.bayes.latent import glm_variance, latent_nlpd
 from assay.bayes.posterior import GaussianPosterior, posterior_of
 from assay.bayes.predictive_base import NetworkPredictive
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import MethodError
 from assay.networks.backend import one_thread
+from assay.networks.selection import Selection
 
 #: prior precisions that validation rows choose from: log10 of -4 .. 4 in steps of a half
 VALIDATED = np.logspace(-4, 4, 17)

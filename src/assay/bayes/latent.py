@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 from assay.bayes.curvature import MAX_MEMORY, output_tensor, plain_attention, split_weights
 from assay.bayes.posterior import GaussianPosterior
 from assay.core.checks import FloatArray, to_numpy
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("a weight posterior")
 

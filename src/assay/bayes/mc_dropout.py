@@ -14,8 +14,8 @@ from assay.bayes.predictive_base import NetworkPredictive
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.core.errors import MethodError
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
 from assay.networks.training import Training
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
 from assay.bayes.latent import sampled_outputs
 from assay.core.checks import FloatArray
@@ -15,6 +14,7 @@ from assay.core.errors import MethodError
 from assay.core.probabilities import softmax
 from assay.core.seeds import derive_seed
 from assay.networks.backend import one_thread
+from assay.networks.selection import Selection
 from assay.networks.training import Training
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("propagation of variances")
 nn, functional = torch.nn, torch.nn.functional

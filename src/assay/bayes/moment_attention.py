@@ -14,7 +14,7 @@ from assay.bayes.transformer import (
     TokenEmbedding,
     TransformerBlock,
 )
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("propagation of variances")
 nn, functional = torch.nn, torch.nn.functional

@@ -12,7 +12,7 @@ from assay.bayes.moment_attention import (
     projection_of,
 )
 from assay.bayes.moment_rules import Moments, Scope, register_rule, rms_norm
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("propagation of variances")
 

@@ -8,7 +8,7 @@ from typing import Any
 from assay.bayes.moment_activations import ACTIVATIONS, slope
 from assay.bayes.posterior import GaussianPosterior
 from assay.core.errors import MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("propagation of variances")
 nn, functional = torch.nn, torch.nn.functional

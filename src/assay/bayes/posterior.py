@@ -13,15 +13,14 @@ from assay.bayes.curvature import (
     Curvature,
     DiagonalCurvature,
     KroneckerFactor,
-    Selection,
     diag_ggn,
     eigen,
     kron_ggn,
     marginal_likelihood_precision,
-    selected_names,
 )
 from assay.core.errors import AssayWarning, MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
+from assay.networks.selection import Selection, selected_names
 
 torch = import_torch("a weight posterior")
 

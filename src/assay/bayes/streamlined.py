@@ -18,7 +18,7 @@ from assay.bayes.moment_rules import Scope, propagate, unknown
 from assay.bayes.posterior import GaussianPosterior
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.errors import AssayWarning, DataError, MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("SUQ")
 

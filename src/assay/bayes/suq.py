@@ -6,7 +6,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from assay.bayes.curvature import Selection
 from assay.bayes.laplace_base import LaplaceNetwork
 from assay.bayes.latent import probit
 from assay.bayes.posterior import GaussianPosterior
@@ -14,6 +13,7 @@ from assay.bayes.streamlined import StreamlinedModel, streamline
 from assay.core.checks import FloatArray
 from assay.core.distributions import PredictiveDistribution
 from assay.networks.backend import one_thread
+from assay.networks.selection import Selection
 from assay.networks.training import Training
 
 

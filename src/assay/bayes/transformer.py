@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from assay.core.errors import MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 torch = import_torch("a transformer")
 nn, functional = torch.nn, torch.nn.functional

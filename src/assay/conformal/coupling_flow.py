@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.conformal.network_training import Layers, Training, minimise
+from assay.conformal.network_training import Layers
 from assay.core.checks import FloatArray
+from assay.networks.training import Training, minimise
 
 #: largest |log scale| of one coupling
 _LOG_SCALE = 3.0

@@ -16,10 +16,11 @@ from threadpoolctl import threadpool_limits
 from assay.conformal.coupling_flow import train_couplings
 from assay.conformal.density_models import check_outputs
 from assay.conformal.flow_models import score_of
-from assay.conformal.network_training import Training, import_torch
 from assay.core.checks import FloatArray
 from assay.core.errors import DataError, MethodError
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed, row_keys, row_uniforms, seed_of
+from assay.networks.training import Training
 
 _MEAN_POINTS = 256
 _ROWS_A_VALUE = 5

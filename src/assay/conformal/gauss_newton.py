@@ -20,11 +20,11 @@ from assay.conformal.full_conformal import (
 )
 from assay.conformal.interval_base import split_rows, training_target
 from assay.conformal.tangent_base import TangentIntervalRegressor, warn_if_not_converged
-from assay.conformal.tangent_network import Selection
 from assay.core.checks import FloatArray, check_target, row_count
 from assay.core.errors import MethodError
 from assay.core.levels import lower_rank, parse_levels, warn_infinite
 from assay.core.state import all_or_nothing
+from assay.networks.selection import Selection
 
 _REFINED_ON = 0.5
 

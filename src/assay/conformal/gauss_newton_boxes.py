@@ -23,12 +23,14 @@ from assay.conformal.gauss_newton import GaussNewtonConformal
 from assay.conformal.network_regressor import check_reg
 from assay.conformal.tangent_base import warn_if_not_converged
 from assay.conformal.tangent_leverage import TangentLeverage, gradient_ratio
-from assay.conformal.tangent_network import Selection, TangentNetwork, check_rows_given, import_torch
+from assay.conformal.tangent_network import TangentNetwork, check_rows_given
 from assay.core.checks import FloatArray
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import lower_rank, parse_levels, warn_infinite
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed, seed_of
 from assay.core.state import all_or_nothing
+from assay.networks.selection import Selection
 
 _LEAST_FREEDOM = 1e-4
 _FITTED = ("outputs_", "residuals_", "network_", "leverage_", "gradient_ratio_", "_own", "_row_shape")
@@ -126,7 +128,9 @@ class GaussNewtonBoxes(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_choice("solver", self.solver, SOLVERS)
         check_reg(self.reg)
         check_max_memory(self.max_memory)
-        trained = self.module is not None and isinstance(self.module, import_torch().nn.Module)
+        trained = self.module is not None and isinstance(
+            self.module, import_torch("a network under Gauss-Newton intervals").nn.Module
+        )
         if trained and isinstance(self.reg, str):
             raise MethodError(f"reg must be the number that the module was trained with, got {self.reg!r}")
         with all_or_nothing(self):

@@ -11,9 +11,9 @@ import numpy as np
 from assay.conformal.cross_fit import MAX_MEMORY
 from assay.conformal.interval_base import SplitIntervalRegressor
 from assay.conformal.tangent_base import TangentIntervalRegressor
-from assay.conformal.tangent_network import Selection
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
+from assay.networks.selection import Selection
 
 
 class GaussNewtonSplitConformal(TangentIntervalRegressor, SplitIntervalRegressor):

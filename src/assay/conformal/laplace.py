@@ -11,10 +11,10 @@ from scipy.special import ndtri
 from assay.conformal.cross_fit import MAX_MEMORY
 from assay.conformal.interval_base import training_target
 from assay.conformal.tangent_base import TangentIntervalRegressor, warn_if_not_converged
-from assay.conformal.tangent_network import Selection
 from assay.core.checks import FloatArray
 from assay.core.levels import parse_levels
 from assay.core.state import all_or_nothing
+from assay.networks.selection import Selection
 
 
 class LinearizedLaplaceRegressor(TangentIntervalRegressor):

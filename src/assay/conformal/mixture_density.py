@@ -15,10 +15,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from assay.conformal.density_models import check_outputs
-from assay.conformal.network_training import Layers, Training, import_torch, run_layers, train_network
+from assay.conformal.network_training import Layers, run_layers, train_network
 from assay.core.checks import FloatArray
 from assay.core.errors import DataError, MethodError
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed, row_keys, row_uniforms, seed_of
+from assay.networks.training import Training
 
 # In units of the target's sd: narrower components would chase single atoms of the target.
 _MIN_SCALE = 1e-3

@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from assay.conformal.laplace_evidence import maximise_evidence
 from assay.conformal.tangent_leverage import GRID
-from assay.conformal.tangent_network import TangentNetwork, import_torch
+from assay.conformal.tangent_network import TangentNetwork
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
-from assay.core.models import run_torch
+from assay.core.models import import_torch, run_torch
 from assay.core.seeds import derive_seed, seed_of
 
 _LAST_RATE = 1e-5
@@ -180,7 +180,7 @@ class _Training:
     """Weights of one training run and the frozen layers around them."""
 
     def __init__(self, settings: NetworkRegressor, X: FloatArray, y: FloatArray, seed: int) -> None:
-        torch = import_torch()
+        torch = import_torch("a network under Gauss-Newton intervals")
         self._rate = float(settings.learning_rate)
         scaler, target = StandardScaler().fit(X), StandardScaler().fit(y[:, None])
         self.scale = float(target.scale_[0])
@@ -241,7 +241,7 @@ class _Training:
         self._penalties = (self._precisions * self.noise).tolist()
 
     def _descend(self, epochs: int, progress: Progress | None, estimate: bool = False) -> None:
-        torch = import_torch()
+        torch = import_torch("a network under Gauss-Newton intervals")
         optimiser = torch.optim.Adam(self._weights, lr=self._rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs, eta_min=_LAST_RATE)
         for epoch in range(1, epochs + 1):
@@ -259,7 +259,7 @@ class _Training:
     def _polish(self, steps: int) -> None:
         if not steps:
             return
-        optimiser = import_torch().optim.LBFGS(
+        optimiser = import_torch("a network under Gauss-Newton intervals").optim.LBFGS(
             self._weights,
             max_iter=steps,
             max_eval=2 * steps,
@@ -296,7 +296,7 @@ class _Training:
 
 def _frozen(weight: FloatArray, bias: FloatArray) -> Any:
     """A linear layer that is not trained."""
-    torch = import_torch()
+    torch = import_torch("a network under Gauss-Newton intervals")
     layer = torch.nn.utils.skip_init(
         torch.nn.Linear, weight.shape[1], weight.shape[0], dtype=torch.float64
     ).requires_grad_(False)

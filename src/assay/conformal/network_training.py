@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from assay.core.checks import FloatArray
-from assay.networks.backend import import_torch
 from assay.networks.training import Training, minimise
 
 #: (weight (in, out), bias (out,)) of each layer, ReLU between them
@@ -90,6 +89,3 @@ def train_network(
     arrays = [p.cpu().numpy().astype(np.float64) for p in best]
     layers = [(arrays[i].T.copy(), arrays[i + 1]) for i in range(0, len(arrays), 2)]
     return layers, epochs, best_loss
-
-
-__all__ = ["Layers", "Training", "import_torch", "minimise", "run_layers", "train_network"]

@@ -11,10 +11,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from assay.conformal.network_training import Layers, Training, import_torch, run_layers, train_network
+from assay.conformal.network_training import Layers, run_layers, train_network
 from assay.core.checks import FloatArray
 from assay.core.errors import MethodError
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed, seed_of
+from assay.networks.training import Training
 
 
 class QuantileNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -14,9 +14,11 @@ from assay.conformal.interval_base import IntervalRegressor
 from assay.conformal.laplace_evidence import maximise_evidence
 from assay.conformal.network_regressor import NetworkRegressor, check_reg
 from assay.conformal.tangent_leverage import TangentLeverage, choose_by_left_out, gradient_ratio
-from assay.conformal.tangent_network import Selection, TangentNetwork, check_rows_given, import_torch
+from assay.conformal.tangent_network import TangentNetwork, check_rows_given
 from assay.core.checks import FloatArray, refuse_infinite, refuse_nan
 from assay.core.errors import AssayWarning, MethodError
+from assay.core.models import import_torch
+from assay.networks.selection import Selection
 
 _MOST_GRADIENT = 0.1
 
@@ -42,7 +44,9 @@ class TangentIntervalRegressor(IntervalRegressor):
         check_max_memory(self.max_memory)
 
     def _has_trained_module(self) -> bool:
-        return self.module is not None and isinstance(self.module, import_torch().nn.Module)
+        return self.module is not None and isinstance(
+            self.module, import_torch("a network under Gauss-Newton intervals").nn.Module
+        )
 
     def _set_network(self, X: Any, y: FloatArray) -> None:
         """Train the network on the rows, or take over the one that is trained."""

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from assay.core.checks import FloatArray, refuse_infinite, refuse_nan, to_float, to_numpy
-from assay.core.errors import DataError, MethodError, MissingDependency
+from assay.core.errors import DataError, MethodError
+from assay.core.models import import_torch
+from assay.networks.selection import Selection, selected_names
 
-#: which weights count: all that are trained, those of the last layer, or (name, parameter) -> bool
-Selection = str | Callable[[str, Any], bool]
 _ROWS_COMPARED = 4
 _SAME = 1e-6
-
-
-def import_torch() -> Any:
-    """torch, or a MissingDependency that says how to get it."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingDependency("Gauss-Newton intervals need: pip install 'assay[torch]'") from None
-    return torch
 
 
 class TangentNetwork:
@@ -54,7 +45,7 @@ class TangentNetwork:
         self.batch_size = int(batch_size)
         if self.batch_size < 1:
             raise MethodError(f"batch_size must be at least 1, got {batch_size!r}")
-        self.names = _selected(self._module, params)
+        self.names = selected_names(self._module, params)
         own = dict(self._module.named_parameters())
         #: (P,) weights that count
         self.theta = np.concatenate([to_numpy(own[name]).ravel() for name in self.names])
@@ -63,14 +54,14 @@ class TangentNetwork:
         self._device = own[self.names[0]].device
 
     def _batches(self, X: FloatArray) -> Iterator[Any]:
-        torch = import_torch()
+        torch = import_torch("a network under Gauss-Newton intervals")
         for start in range(0, len(X), self.batch_size):
             # a copy: torch takes neither read-only arrays nor negative strides
             yield torch.as_tensor(X[start : start + self.batch_size].copy(), device=self._device)
 
     def values(self, X: FloatArray) -> FloatArray:
         """(n,) outputs; (n, K) of a module with K above 1."""
-        torch = import_torch()
+        torch = import_torch("a network under Gauss-Newton intervals")
         k = self.n_outputs
         with threadpool_limits(1), torch.no_grad():
             parts = [_outputs(to_numpy(self._module(batch)), len(batch), k) for batch in self._batches(X)]
@@ -78,7 +69,7 @@ class TangentNetwork:
 
     def values_and_jacobian(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n,) outputs and their (n, P) derivatives by the weights that count; (n, K) and (n, K, P)."""
-        torch = import_torch()
+        torch = import_torch("a network under Gauss-Newton intervals")
         k = self.n_outputs
         weights = {name: value.detach() for name, value in self._module.named_parameters()}
         chosen = {name: weights.pop(name) for name in self.names}
@@ -124,25 +115,6 @@ class TangentNetwork:
                 "the module's output for a row depends on the other rows even in evaluation mode (BatchNorm "
                 "without running statistics, attention over rows, noise); it has no Jacobian of a row"
             )
-
-
-def _selected(module: Any, params: Selection) -> list[str]:
-    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-    if params == "last_layer":
-        layer = next((name.rpartition(".")[0] for name in reversed(trained)), "")
-        names = [name for name in trained if name.rpartition(".")[0] == layer]
-    elif params == "all":
-        names = list(trained)
-    elif callable(params):
-        names = [name for name, value in trained.items() if params(name, value)]
-    else:
-        raise MethodError(f"params must be 'all', 'last_layer' or a function, got {params!r}")
-    if not names:
-        raise MethodError(
-            f"no weights are left to differentiate: {len(trained)} of the module's "
-            f"{len(list(module.parameters()))} parameters have requires_grad, and params={params!r}"
-        )
-    return names
 
 
 def _outputs(values: Any, n: int, k: int) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, refuse_nan, row_count, to_float, to_numpy
-from assay.core.errors import DataError, MethodError
+from assay.core.errors import DataError, MethodError, MissingDependency
 from assay.core.probabilities import is_probability, softmax
 
 _TORCH_BATCH = 8192
@@ -20,6 +20,15 @@ def is_torch_module(model: Any) -> bool:
     """Whether the model is a torch.nn.Module; never imports torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def import_torch(what: str) -> Any:
+    """The module torch, or one line that installs it for ``what``."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingDependency(f"{what} needs: pip install 'assay[torch]'") from None
+    return torch
 
 
 def run_torch(model: Any, X: Any) -> NDArray[Any]:

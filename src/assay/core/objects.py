@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree, cKDTree
 
 from assay.core.errors import AssayError, MethodError, MissingDependency
+from assay.core.models import import_torch
 from assay.core.trees import check_trees
 from assay.core.trust import (
     bit_generator,
@@ -358,7 +359,7 @@ class Decoder:
             made.set_state(state)
             return made
         if kind in ("torch-device", "torch-dtype"):
-            torch = _import_torch()
+            torch = import_torch("this saved method")
             if kind == "torch-device":
                 return torch.device(content)
             found = getattr(torch, _plain_name(content))
@@ -415,7 +416,7 @@ class Decoder:
         return array.reshape(node["shape"])
 
     def _read_tensor(self, node: dict[str, Any]) -> Any:
-        torch = _import_torch()
+        torch = import_torch("this saved method")
         made = torch.from_numpy(self._read_array(node["v"]).copy())
         if node["dtype"] == "bfloat16":
             made = made.view(torch.bfloat16)
@@ -518,11 +519,3 @@ def _import_skops() -> Any:
             "saving and loading scikit-learn models needs: pip install 'assay[save]'"
         ) from None
     return skops.io
-
-
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingDependency("this saved method needs: pip install 'assay[torch]'") from None
-    return torch

@@ -8,17 +8,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from assay.core.errors import MissingDependency
-
-
-def import_torch(what: str) -> Any:
-    """The module torch, or one line that installs it for ``what``."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingDependency(f"{what} needs: pip install 'assay[torch]'") from None
-    return torch
-
 
 def one_thread() -> AbstractContextManager[Any]:
     """Linear algebra on one thread, for answers that can be repeated; torch must be loaded by now."""

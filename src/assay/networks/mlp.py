@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from assay.core.errors import AssayWarning, MethodError
-from assay.networks.backend import import_torch
+from assay.core.models import import_torch
 
 #: widths of the hidden layers of the house network
 HIDDEN = (64, 32)

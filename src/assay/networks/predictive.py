@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from assay.core.checks import FloatArray, check_target
 from assay.core.errors import AssayWarning, DataError, MethodError
-from assay.core.models import run_torch
+from assay.core.models import import_torch, run_torch
 from assay.core.probabilities import check_labels, distinct_labels, known_labels
 from assay.core.seeds import derive_seed, seed_of
-from assay.networks.backend import import_torch, one_thread
+from assay.networks.backend import one_thread
 from assay.networks.mlp import fresh_module
 from assay.networks.training import MIN_ROWS_TO_VALIDATE, Training, minimise
 

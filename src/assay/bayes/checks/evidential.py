@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from assay.core.checks import FloatArray
 from assay.core.errors import MissingDependency
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
 
 Measured = Mapping[str, Mapping[str, float]]
 

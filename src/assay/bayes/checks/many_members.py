@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from assay.core.checks import FloatArray
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
 
 #: Adam with the rate and the penalty of scikit-learn's MLPClassifier
 _RATE, _PENALTY, _BATCH = 1e-3, 1e-4, 32

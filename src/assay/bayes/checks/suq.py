@@ -18,10 +18,10 @@ from assay.bayes.posterior import GaussianPosterior, posterior_of
 from assay.bayes.streamlined import streamline
 from assay.core.checks import FloatArray
 from assay.core.distributions import MixtureDistribution
+from assay.core.models import import_torch
 from assay.core.overlap import draws_own_splits
 from assay.core.probabilities import softmax
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
 from assay.networks.mlp import build_mlp
 from assay.networks.predictive import WEIGHT_DECAY, train_predictive_network
 from assay.networks.training import Training, minimise

@@ -20,8 +20,8 @@ from assay.bayes.streamlined import streamline
 from assay.bayes.transformer import CausalTransformer
 from assay.core.checks import FloatArray
 from assay.core.errors import MissingDependency
+from assay.core.models import import_torch
 from assay.core.seeds import derive_seed
-from assay.networks.backend import import_torch
 
 torch = import_torch("the checks of SUQ")
 
