@@ -44,6 +44,8 @@ class Judge(Protocol):
     def coverage_metric(self) -> str | None: ...
     @property
     def beside_coverage(self) -> tuple[str, ...]: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
     def requirement(self) -> str: ...
     def lacks(self, means: Mapping[str, float]) -> str | None: ...
 
@@ -236,8 +238,7 @@ class Summary:
     @property
     def columns(self) -> tuple[str, ...]:
         """Further metrics of the short table, those that some trial has."""
-        wanted: tuple[str, ...] = getattr(self.task, "columns", ())
-        return tuple(name for name in wanted if any(f.estimates[name].seeds for f in self.methods))
+        return tuple(name for name in self.task.columns if any(f.estimates[name].seeds for f in self.methods))
 
     @cached_property
     def reference(self) -> str | None:

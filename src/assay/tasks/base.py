@@ -98,7 +98,7 @@ class Task(ABC):
     size_metric: ClassVar[str]
     #: None: no level is promised, and the recommended method is the one of least size metric, a score
     coverage_metric: ClassVar[str | None]
-    #: further metrics that the short table shows
+    #: further metrics that the short table shows, after size and difference
     columns: tuple[str, ...] = ()
     #: whether it predicts several targets at once, and whether it needs a column that orders the rows
     several_targets: ClassVar[bool] = False

@@ -160,15 +160,12 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     gaps = group_gaps(summary)
     worst = None if gaps else _worst_metric(summary)  # with groups it is among the facts and the pictures
     expected = "of one stretch" if over_time(task) else "of one split"
+    promised = task.coverage_metric
+    coverages = [] if promised is None else [promised, *task.beside_coverage]
     heads = [
         ("Method", ""),
-        *(
-            [(_capital(summary.label(task.coverage_metric)), "[95 %]")]
-            if task.coverage_metric is not None
-            else []
-        ),
-        *((_capital(summary.label(metric)), "[95 %]") for metric in task.beside_coverage),
-        *([("Expected", expected)] if task.coverage_metric is not None else []),
+        *((_capital(summary.label(metric)), "[95 %]") for metric in coverages),
+        *([("Expected", expected)] if coverages else []),
         (_capital(summary.label(task.size_metric)), "[95 %]"),
         (f"Against {shorten(summary.reference or 'reference', 16)}", "paired [95 %]"),
     ]
@@ -184,13 +181,12 @@ def _results(summary: Summary, choice: Choice, *, numbered: bool) -> str:
     body = []
     for row, found in enumerate(summary.methods, 1):
         low = choice.verdict(found.name).low
-        cells = []
-        if task.coverage_metric is not None:
-            cells = [
-                _cell(found.estimates.get(task.coverage_metric), 3, "bad" if low else ""),
-                *(_cell(found.estimates.get(metric), 3) for metric in task.beside_coverage),
-                f'<td class="n">{esc(expected_text(found.expected))}</td>',
-            ]
+        cells = [
+            _cell(found.estimates.get(metric), 3, "bad" if low and metric == promised else "")
+            for metric in coverages
+        ]
+        if coverages:
+            cells.append(f'<td class="n">{esc(expected_text(found.expected))}</td>')
         cells += [
             _cell(found.estimates.get(task.size_metric)),
             _split_cell(difference_text(summary, found)),
