@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from assay.conformal.set_base import training_labels
+from assay.conformal.label_rows import training_labels
 from assay.core.checks import refuse_infinite, refuse_nan, to_numpy
 from assay.core.errors import DataError, MethodError
 from assay.core.models import import_torch, is_torch_module, run_torch

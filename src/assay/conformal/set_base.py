@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,15 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from assay.conformal.interval_base import split_rows
 from assay.conformal.label_calibrators import GroupCalibrator, LabelCalibrator, MarginalCalibrator
+from assay.conformal.label_rows import training_and_calibration
 from assay.conformal.label_scores import LabelScore
-from assay.conformal.leakage import refuse_training_labels
 from assay.core.checks import calibration_given, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
@@ -157,32 +154,17 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, X_calib: Any, y_calib: Any, groups: Any = None, groups_calib: Any = None
     ) -> Self:
         """:meth:`fit`; ``groups`` are those of the rows of X, from which calibration rows may be drawn."""
-        y = training_labels(X, y)
         parse_levels(self.alpha)
-        if not calibration_given(X_calib, y_calib):
-            if groups_calib is not None:
-                raise DataError("groups_calib are given without X_calib; the groups of all rows are groups")
-            classes = distinct_labels(y)
-            if groups is not None:
-                groups = check_labels(groups, length=len(y), name="groups")
-            rows = np.arange(len(y))
-            X, X_calib, train, calib = split_rows(X, rows, self.calibration_size, self.random_state)
-            groups_calib = None if groups is None else groups[calib]
-            y, y_calib = y[train], y[calib]
-        else:
-            check_consistent_length(X_calib, y_calib)
-            y_calib = check_labels(y_calib, name="y_calib")
-            classes = distinct_labels(y, y_calib)
-            refuse_training_labels(X, y, X_calib, y_calib, classes)
-        n_training = len(distinct_labels(y))
-        if n_training < 2:
-            raise DataError(
-                f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
-                f"hold {len(classes)} class(es)"
-            )
+        if not calibration_given(X_calib, y_calib) and groups_calib is not None:
+            raise DataError("groups_calib are given without X_calib; the groups of all rows are groups")
+        if groups is not None:
+            groups = check_labels(groups, length=row_count(X), name="groups")
+        rows = training_and_calibration(X, y, X_calib, y_calib, self.calibration_size, self.random_state)
+        if rows.drawn is not None and groups is not None:
+            groups_calib = groups[rows.drawn]
         model = self._make_model()
-        model.fit(X, y)
-        self._calibrate_model(model, X_calib, y_calib, classes, groups_calib)
+        model.fit(rows.X, rows.y)
+        self._calibrate_model(model, rows.X_calib, rows.y_calib, rows.classes, groups_calib)
         return self
 
     def calibrate(self, X: Any, y: Any, classes: Sequence[Any] | None = None, groups: Any = None) -> Self:
@@ -461,17 +443,3 @@ def in_columns(raw: NDArray[Any], columns: Codes, n_classes: int) -> NDArray[Any
     out = np.zeros((len(raw), n_classes), dtype=raw.dtype)
     out[:, columns] = raw
     return out
-
-
-def training_labels(X: Any, y: Any) -> NDArray[Any]:
-    """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
-    if y is None:
-        raise DataError("requires y to be passed, but the target y is None")
-    check_consistent_length(X, y)
-    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected; it is taken as (n,)",
-            DataConversionWarning,
-            stacklevel=3,
-        )
-    return check_labels(y)

@@ -12,19 +12,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.binary_certificate import BinaryCertificate
-from assay.conformal.interval_base import split_rows
-from assay.conformal.leakage import refuse_training_labels
-from assay.conformal.set_base import BoolArray, in_columns, training_labels
+from assay.conformal.label_rows import training_and_calibration
+from assay.conformal.set_base import BoolArray, in_columns
 from assay.conformal.smoothed_rule import SmoothedRule
 from assay.conformal.smoothed_scores import TEST, Noise, SmoothedScores, Tally
-from assay.core.checks import calibration_given, row_count
+from assay.core.checks import row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
 from assay.core.models import predict_probabilities
 from assay.core.probabilities import (
     check_labels,
     classes_of_columns,
-    distinct_labels,
     known_labels,
 )
 from assay.core.seeds import seed_of
@@ -123,38 +121,24 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         MethodError
             An impossible parameter.
         """
-        y = training_labels(X, y)
         parse_levels(self.alpha)
         seed = seed_of(self.random_state)
         if self.noisy_copies != int(self.noisy_copies) or self.noisy_copies < 0:
             raise MethodError(f"noisy_copies must be a whole number of at least 0, got {self.noisy_copies!r}")
-        if not calibration_given(X_calib, y_calib):
-            classes = distinct_labels(y)
-            X, X_calib, y, y_calib = split_rows(X, y, self.calibration_size, seed)
-        else:
-            check_consistent_length(X_calib, y_calib)
-            y_calib = check_labels(y_calib, name="y_calib")
-            classes = distinct_labels(y, y_calib)
-            refuse_training_labels(X, y, X_calib, y_calib, classes)
-        n_training = len(distinct_labels(y))
-        if n_training < 2:
-            raise DataError(
-                f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
-                f"hold {len(classes)} class(es)"
-            )
+        given = training_and_calibration(X, y, X_calib, y_calib, self.calibration_size, seed)
         if self.estimator is not None and not hasattr(self.estimator, "fit"):
             raise MethodError(
                 f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
                 "fit. A torch module or a function that is already trained is used by calibrate"
             )
         model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
-        rows = self._scores(model, seed).rows(X)
+        rows, y = self._scores(model, seed).rows(given.X), given.y
         copies = int(self.noisy_copies)
         if copies:
             noisy = Noise(rows, self.noise, self.noise_scale, seed, "training").add(copies)
             rows, y = noisy.reshape(-1, *rows.shape[1:]), np.repeat(y, copies)
         model.fit(rows, y)
-        self._calibrate_model(model, X_calib, y_calib, classes, seed)
+        self._calibrate_model(model, given.X_calib, given.y_calib, given.classes, seed)
         return self
 
     def calibrate(self, X: Any, y: Any, classes: Sequence[Any] | None = None) -> Self:
