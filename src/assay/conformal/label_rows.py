@@ -1,0 +1,78 @@
+"""Rows with labels as ``fit`` gets them: checked, and divided into training and calibration rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_consistent_length
+
+from assay.conformal.interval_base import split_rows
+from assay.conformal.leakage import refuse_training_labels
+from assay.core.checks import calibration_given
+from assay.core.errors import DataError
+from assay.core.probabilities import check_labels, distinct_labels
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Training and calibration rows, and the (K,) sorted ``classes`` of both together.
+
+    ``drawn`` are the positions of the calibration rows among the given ones, None where they were given.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    X_calib: Any
+    y_calib: NDArray[Any]
+    classes: NDArray[Any]
+    drawn: NDArray[np.intp] | None
+
+
+def training_and_calibration(
+    X: Any, y: Any, X_calib: Any, y_calib: Any, calibration_size: Any, random_state: Any
+) -> LabelledRows:
+    """The rows that train and those that calibrate; without the latter ``calibration_size`` are drawn.
+
+    Raises
+    ------
+    DataError
+        Missing or continuous labels, lengths that differ, fewer than two rows or two classes to train on,
+        ``y_calib`` without ``X_calib``, or calibration rows that are all training rows.
+    """
+    y = training_labels(X, y)
+    drawn = None
+    if calibration_given(X_calib, y_calib):
+        check_consistent_length(X_calib, y_calib)
+        y_calib = check_labels(y_calib, name="y_calib")
+        classes = distinct_labels(y, y_calib)
+        refuse_training_labels(X, y, X_calib, y_calib, classes)
+    else:
+        classes = distinct_labels(y)
+        X, X_calib, train, drawn = split_rows(X, np.arange(len(y)), calibration_size, random_state)
+        y, y_calib = y[train], y[drawn]
+    n_training = len(distinct_labels(y))
+    if n_training < 2:
+        raise DataError(
+            f"the {len(y)} training rows hold {n_training} class, a classifier needs two; all rows given "
+            f"hold {len(classes)} class(es)"
+        )
+    return LabelledRows(X, y, X_calib, y_calib, classes, drawn)
+
+
+def training_labels(X: Any, y: Any) -> NDArray[Any]:
+    """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
+    if y is None:
+        raise DataError("requires y to be passed, but the target y is None")
+    check_consistent_length(X, y)
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; it is taken as (n,)",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+    return check_labels(y)
