@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.density_models import check_outputs
@@ -20,6 +20,7 @@ from assay.conformal.regions import LevelSet, Region
 from assay.core.checks import FloatArray, calibration_given, to_numpy
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.levels import parse_levels
+from assay.core.models import untrained
 from assay.core.quantiles import conformal_quantile
 from assay.core.seeds import derive_seed, seed_of
 from assay.core.state import all_or_nothing
@@ -123,16 +124,7 @@ class FlowConformalRegressor(RegressorMixin, BaseEstimator):  # type: ignore[mis
         else:
             Y_calib = self._outputs(X_calib, y_calib, "y_calib", Y.shape[1])
         with all_or_nothing(self):
-            flow = self._untrained(seed)
-            if not (hasattr(flow, "fit") and hasattr(flow, "get_params")):
-                raise MethodError(
-                    f"fit trains a clone of the flow, but {type(flow).__name__} is no scikit-learn style "
-                    "estimator; train it yourself and use calibrate"
-                )
-            flow = clone(flow)
-            if "random_state" in flow.get_params() and flow.get_params()["random_state"] is None:
-                flow.set_params(random_state=derive_seed(seed, "flow"))
-            self.flow_ = flow.fit(X, Y)
+            self.flow_ = untrained(self._untrained(seed), "flow", seed).fit(X, Y)
             self.n_outputs_ = Y.shape[1]
             self._single = to_numpy(y).ndim == 1
             self._seed = seed

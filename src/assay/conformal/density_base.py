@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
@@ -21,7 +21,7 @@ from assay.conformal.regions import Region
 from assay.core.checks import FloatArray, calibration_given, row_count, to_numpy
 from assay.core.errors import AssayWarning, MethodError
 from assay.core.levels import parse_levels
-from assay.core.models import predict_values
+from assay.core.models import predict_values, untrained
 from assay.core.seeds import derive_seed, seed_of
 from assay.core.state import all_or_nothing
 
@@ -94,14 +94,7 @@ class DensitySetRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y_calib = self._target(X_calib, y_calib, "y_calib")
             refuse_training_rows(X, y, X_calib, y_calib)
         model = MixtureDensityNetwork() if self.model is None else self.model
-        if not hasattr(model, "fit") or not hasattr(model, "get_params"):
-            raise MethodError(
-                f"fit trains a clone of the model, but {type(model).__name__} is no scikit-learn style "
-                "estimator; train it yourself and use calibrate"
-            )
-        model = clone(model)
-        if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
-            model.set_params(random_state=derive_seed(seed, "model"))
+        model = untrained(model, "model", seed)
         with all_or_nothing(self):
             self._take_over(self._train(model, X, y), X_calib, y_calib, seed, None)
         return self

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length
 
 from assay.conformal.interval_base import split_rows
 from assay.conformal.leakage import refuse_training_labels
 from assay.core.checks import calibration_given
-from assay.core.errors import DataError
+from assay.core.errors import DataError, MethodError
 from assay.core.probabilities import check_labels, distinct_labels
 
 
@@ -62,6 +64,16 @@ def training_and_calibration(
             f"hold {len(classes)} class(es)"
         )
     return LabelledRows(X, y, X_calib, y_calib, classes, drawn)
+
+
+def untrained_classifier(estimator: Any) -> Any:
+    """A clone of the user's classifier for ``fit`` to train; logistic regression for None."""
+    if estimator is not None and not hasattr(estimator, "fit"):
+        raise MethodError(
+            f"fit trains a clone of a scikit-learn classifier; {type(estimator).__name__} has no "
+            "fit. A torch module or a function that is already trained is used by calibrate"
+        )
+    return LogisticRegression(max_iter=1000) if estimator is None else clone(estimator)
 
 
 def training_labels(X: Any, y: Any) -> NDArray[Any]:

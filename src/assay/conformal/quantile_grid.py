@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,6 +31,7 @@ from assay.core.checks import (
 )
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import parse_levels
+from assay.core.models import untrained
 from assay.core.seeds import derive_seed, seed_of
 
 _DRAWS_BYTES = 2**23
@@ -168,9 +169,7 @@ class QuantileGridRegressor(SplitIntervalRegressor):
         source: Any
         if hasattr(self.estimator, "sample"):
             seed = seed_of(self.random_state)
-            model = clone(self.estimator)
-            if "random_state" in model.get_params() and model.get_params()["random_state"] is None:
-                model.set_params(random_state=derive_seed(seed, "model"))
+            model = untrained(self.estimator, "model", seed)
             source = DrawnQuantiles(model.fit(X, y), grid, int(self.n_samples), seed)
         else:
             network = seeded_network(self.estimator, self.random_state)

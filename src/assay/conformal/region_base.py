@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LinearRegression
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import get_tags
@@ -21,7 +21,7 @@ from assay.conformal.regions import Region
 from assay.core.checks import FloatArray, calibration_given, refuse_infinite, refuse_nan, row_count
 from assay.core.errors import DataError, MethodError
 from assay.core.levels import conformal_rank, parse_levels, warn_infinite
-from assay.core.models import predict_values
+from assay.core.models import predict_values, untrained
 from assay.core.state import all_or_nothing
 
 #: folds whose left-out residuals give a region its shape
@@ -98,12 +98,7 @@ class SplitRegionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with all_or_nothing(self):
             self.n_outputs_ = Y.shape[1]
             model = LinearRegression() if self.estimator is None else self.estimator
-            if not hasattr(model, "fit") or not hasattr(model, "get_params"):
-                raise MethodError(
-                    f"fit trains a clone of the model, but {type(model).__name__} is no scikit-learn style "
-                    "estimator; train it yourself and use calibrate"
-                )
-            model = for_outputs(clone(model), self.n_outputs_)
+            model = for_outputs(untrained(model, "model"), self.n_outputs_)
             target = Y if self.n_outputs_ > 1 else Y[:, 0]
             if self._has_shape:
                 fold = fold_numbers(FOLDS, X, Y, self.random_state)

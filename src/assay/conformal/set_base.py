@@ -9,13 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.label_calibrators import GroupCalibrator, LabelCalibrator, MarginalCalibrator
-from assay.conformal.label_rows import training_and_calibration
+from assay.conformal.label_rows import training_and_calibration, untrained_classifier
 from assay.conformal.label_scores import LabelScore
 from assay.core.checks import calibration_given, row_count
 from assay.core.errors import DataError, MethodError
@@ -105,12 +104,7 @@ class SetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _make_model(self) -> Any:
         """An untrained copy of the model that ``fit`` trains."""
-        if self.estimator is not None and not hasattr(self.estimator, "fit"):
-            raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
-                "fit. A torch module or a function that is already trained is used by calibrate"
-            )
-        return LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+        return untrained_classifier(self.estimator)
 
     def _read(self, proba: Any, name: str = "proba", n_classes: int | None = None) -> Probabilities:
         """The probabilities that the caller gave, in blocks."""

@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from assay.conformal.binary_certificate import BinaryCertificate
-from assay.conformal.label_rows import training_and_calibration
+from assay.conformal.label_rows import training_and_calibration, untrained_classifier
 from assay.conformal.set_base import BoolArray, in_columns
 from assay.conformal.smoothed_rule import SmoothedRule
 from assay.conformal.smoothed_scores import TEST, Noise, SmoothedScores, Tally
@@ -126,12 +125,7 @@ class SmoothedSetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if self.noisy_copies != int(self.noisy_copies) or self.noisy_copies < 0:
             raise MethodError(f"noisy_copies must be a whole number of at least 0, got {self.noisy_copies!r}")
         given = training_and_calibration(X, y, X_calib, y_calib, self.calibration_size, seed)
-        if self.estimator is not None and not hasattr(self.estimator, "fit"):
-            raise MethodError(
-                f"fit trains a clone of a scikit-learn classifier; {type(self.estimator).__name__} has no "
-                "fit. A torch module or a function that is already trained is used by calibrate"
-            )
-        model = LogisticRegression(max_iter=1000) if self.estimator is None else clone(self.estimator)
+        model = untrained_classifier(self.estimator)
         rows, y = self._scores(model, seed).rows(given.X), given.y
         copies = int(self.noisy_copies)
         if copies:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from assay.core.checks import FloatArray, refuse_nan, row_count, to_float, to_numpy
 from assay.core.errors import DataError, MethodError, MissingDependency
 from assay.core.probabilities import is_probability, softmax
+from assay.core.seeds import derive_seed
 
 _TORCH_BATCH = 8192
 
@@ -20,6 +22,25 @@ def is_torch_module(model: Any) -> bool:
     """Whether the model is a torch.nn.Module; never imports torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def untrained(model: Any, what: str, seed: int | None = None) -> Any:
+    """A clone of the user's model for ``fit`` to train; with ``seed``, one without a seed gets its own.
+
+    Raises
+    ------
+    MethodError
+        It is no scikit-learn style estimator; ``what`` is what the message calls it.
+    """
+    if not (hasattr(model, "fit") and hasattr(model, "get_params")):
+        raise MethodError(
+            f"fit trains a clone of the {what}, but {type(model).__name__} is no scikit-learn style "
+            "estimator; train it yourself and use calibrate"
+        )
+    copy = clone(model)
+    if seed is not None and copy.get_params().get("random_state", seed) is None:
+        copy.set_params(random_state=derive_seed(seed, what))
+    return copy
 
 
 def import_torch(what: str) -> Any:
