@@ -6,8 +6,9 @@ import zipfile
 
 import pytest
 
-from assay.core.archive import BrokenArchive, read_archive, replacing, write_archive
+from assay.core.archive import BrokenArchive, read_archive, write_archive
 from assay.core.errors import StoreError
+from assay.core.replacing import replacing
 
 MEMBERS = {"about.json": b'{"a": 1}', "parts/0.npy": bytes(range(256)), "empty": b""}
 

@@ -9,6 +9,7 @@ import click
 
 from assay.cli import text
 from assay.cli.options import FILE, check_writable, trust_option
+from assay.cli.saved import loaded
 
 
 @click.command()
@@ -36,13 +37,10 @@ def check(
     if json_file is not None:
         check_writable(json_file, saved, data)
     from assay.engine.coverage import check as run_check
-    from assay.engine.fitted import FittedMethod, load
 
+    fitted = loaded(saved, trust)
     with text.collected_warnings() as warned:
         try:
-            fitted = load(saved, trusted=trust or ())
-            if not isinstance(fitted, FittedMethod):
-                raise click.UsageError(f"{saved} holds a {type(fitted).__name__} without its columns")
             found = run_check(fitted, data, group=group, level=level)
         finally:
             text.show_warnings(warned)

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.durable import sync_folder, write_all
+from assay.core.durable import write_all
 from assay.core.errors import DataError
+from assay.core.replacing import sync_folder
 from assay.data.stream import tail_checksum
 
 COLUMNS = ("batch", "series_id", "time", "forecast", "lower", "upper", "covered", "alarm")

@@ -8,6 +8,7 @@ import click
 
 from assay.cli import text
 from assay.cli.options import FILE, check_writable, names, trust_option
+from assay.cli.saved import loaded
 
 
 @click.command()
@@ -45,17 +46,8 @@ def predict(
         check_writable(out, saved, data)
     from assay.data.batches import AnswerWriter, csv_text
     from assay.data.schema import Notices
-    from assay.engine.fitted import FittedMethod, load
 
-    with text.collected_warnings() as warned:
-        try:
-            fitted = load(saved, trusted=trust or ())
-        finally:
-            text.show_warnings(warned)
-    if not isinstance(fitted, FittedMethod):
-        raise click.UsageError(
-            f"{saved} holds a {type(fitted).__name__} without its columns; use it in Python"
-        )
+    fitted = loaded(saved, trust)
     notices = Notices()
     batches = fitted.predict_batches(data, notices=notices, keep=keep or ())
     done = 0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli import text
 from assay.cli.options import FILE, size, trust_option
+from assay.cli.saved import loaded
 from assay.core.errors import DataError, MissingDependency
 
 if TYPE_CHECKING:
@@ -105,20 +105,14 @@ def serve(
     import uvicorn
 
     from assay.core.levels import parse_alpha
-    from assay.engine.fitted import FittedMethod, about, load
+    from assay.engine.fitted import about
     from assay.serve.app import Limits, Service, build
     from assay.serve.feedback import Feedback, identity_of
 
     identity = identity_of(saved) if saved.exists() else ""
     with ExitStack() as stack:
         listener = stack.enter_context(_listening(host, port))
-        with text.collected_warnings() as warned:
-            try:
-                fitted = load(saved, trusted=trust or ())
-            finally:
-                text.show_warnings(warned)
-        if not isinstance(fitted, FittedMethod):
-            raise click.UsageError(f"{saved} holds a {type(fitted).__name__} without its columns")
+        fitted = loaded(saved, trust)
         feedback = Feedback(
             fitted.alpha, parse_alpha(level), int(fitted.about["n_calib"]), identity, state, restore=restore
         )

@@ -221,6 +221,12 @@ def bare_residuals(y: Any, y_pred: Any) -> FloatArray:
 
 def training_target(X: Any, y: Any) -> FloatArray:
     """(n,) finite float64 target with as many rows as X; a column (n, 1) is taken with a notice."""
+    check_given(X, y, stacklevel=4)
+    return check_target(y)
+
+
+def check_given(X: Any, y: Any, stacklevel: int) -> None:
+    """Refuse a missing y and one of another length than X; say that a column (n, 1) is taken as (n,)."""
     if y is None:
         raise DataError("requires y to be passed, but the target y is None")
     check_consistent_length(X, y)
@@ -228,9 +234,8 @@ def training_target(X: Any, y: Any) -> FloatArray:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; it is taken as (n,)",
             DataConversionWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
-    return check_target(y)
 
 
 def split_rows(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_consistent_length
 
-from assay.conformal.interval_base import split_rows
+from assay.conformal.interval_base import check_given, split_rows
 from assay.conformal.leakage import refuse_training_labels
 from assay.core.checks import calibration_given
 from assay.core.errors import DataError, MethodError
@@ -78,13 +76,5 @@ def untrained_classifier(estimator: Any) -> Any:
 
 def training_labels(X: Any, y: Any) -> NDArray[Any]:
     """(n,) labels, as many as rows of X; a column (n, 1) is taken with a notice."""
-    if y is None:
-        raise DataError("requires y to be passed, but the target y is None")
-    check_consistent_length(X, y)
-    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
-        warnings.warn(
-            "A column-vector y was passed when a 1d array was expected; it is taken as (n,)",
-            DataConversionWarning,
-            stacklevel=4,
-        )
+    check_given(X, y, stacklevel=5)
     return check_labels(y)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from assay.core.durable import sync_folder
 from assay.core.errors import StoreError
+from assay.core.replacing import replacing
 
 _MARK = b"assay sha256 "
 _DIGITS = 64
@@ -26,34 +24,6 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 class BrokenArchive(StoreError):
     """A file is not an archive of ours, or not what was written."""
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to: on success it takes the place of ``path``, else it goes.
-
-    Under ``path`` there is always the former file or the whole new one, also after a power cut.
-
-    Raises
-    ------
-    StoreError
-        The folder is not there or cannot be written, or the disk is full.
-    """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        yield part
-        descriptor = os.open(part, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(part, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def write_archive(path: Path, members: Mapping[str, bytes]) -> int:

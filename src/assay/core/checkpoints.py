@@ -16,10 +16,10 @@ from assay.core.durable import (
     Journal,
     Record,
     read_checkpoint,
-    sync_folder,
     write_checkpoint,
 )
 from assay.core.errors import StoreError
+from assay.core.replacing import sync_folder
 
 try:
     import fcntl

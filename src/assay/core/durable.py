@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import StoreError
+from assay.core.replacing import replacing
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -124,34 +125,14 @@ def write_all(descriptor: int, pieces: list[memoryview | bytes]) -> int:
     return total
 
 
-def sync_folder(folder: Path) -> None:
-    """Bring names made or removed in a folder to the disk."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_checkpoint(path: Path, number: int, about: Mapping[str, Any], arrays: Arrays) -> int:
     """Write a file of one record; under its name it is whole or not there. The number of bytes."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with replacing(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
-            size = write_all(descriptor, encode(number, about, arrays))
-            os.fsync(descriptor)
+            return write_all(descriptor, encode(number, about, arrays))
         finally:
             os.close(descriptor)
-        os.replace(part, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
-    return size
 
 
 def read_checkpoint(path: Path) -> Record:

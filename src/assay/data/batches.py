@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import pandas as pd
 
-from assay.core.archive import replacing
 from assay.core.errors import DataError, StoreError
+from assay.core.replacing import replacing
 from assay.data.files import (
     ARROW_ERRORS,
     MISSING_CELLS,
