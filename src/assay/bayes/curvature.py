@@ -257,7 +257,7 @@ def diag_ggn(
     names = selected_names(net, params)
     refuse_shared(net, names)
     chosen, rest = split_weights(net, names)
-    scale = _output_scale(likelihood, noise_std)
+    times_root = _output_root(likelihood, noise_std)
     total = {name: torch.zeros_like(chosen[name], dtype=torch.float64) for name in names}
     n_weights = sum(value.numel() for value in chosen.values())
     generator = torch.Generator(device=chosen[names[0]].device).manual_seed(random_state)
@@ -268,9 +268,8 @@ def diag_ggn(
 
     def squares(weights: Any, row: Any, signs: Any) -> Any:
         f, pull = torch.func.vjp(lambda w: output(w, row), weights)
-        factor = scale(f)
         # signs: (m, places, K), one pull-back each; exact: unit vectors of one place and class
-        pulled = torch.func.vmap(lambda s: pull(torch.einsum("tkc,tc->tk", factor, s))[0])(signs)
+        pulled = torch.func.vmap(lambda s: pull(times_root(f, s))[0])(signs)
         return {name: pulled[name].square().sum(0) for name in names}
 
     seen = 0
@@ -332,7 +331,7 @@ def kron_ggn(
     names = selected_names(net, params)
     refuse_shared(net, names)
     chosen, _ = split_weights(net, names)
-    scale = _output_scale(likelihood, noise_std)
+    times_root = _output_root(likelihood, noise_std)
     layers = _linear_layers(net, names)
     inner, outer = dict.fromkeys(layers, 0.0), dict.fromkeys(layers, 0.0)
     seen: dict[str, Any] = {}
@@ -351,10 +350,11 @@ def kron_ggn(
                         "(n, d) inputs; use the diagonal"
                     )
                 rows += len(x)
-                factor = scale(f.detach())
-                for c in range(f.shape[1]):
+                units = torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
+                for c, unit in enumerate(units):
+                    column = times_root(f.detach(), unit.expand_as(f))
                     pulled = torch.autograd.grad(
-                        f, [out for _, out in seen.values()], factor[:, :, c], retain_graph=c + 1 < f.shape[1]
+                        f, [out for _, out in seen.values()], column, retain_graph=c + 1 < len(units)
                     )
                     for path, d in zip(seen, pulled, strict=True):
                         d = d.double()
@@ -417,23 +417,22 @@ def _squared_norm(chosen: dict[str, Any]) -> float:
     return sum(float(value.double().square().sum()) for value in chosen.values())
 
 
-def _output_scale(likelihood: str, noise_std: float | None) -> Callable[[Any], Any]:
-    """Outputs (m, K) to (m, K, K) roots R with R R' = L."""
+def _output_root(likelihood: str, noise_std: float | None) -> Callable[[Any, Any], Any]:
+    """A function of outputs f (..., K) and s (..., K): R s, with R R' = L at f.
+
+    R is never formed: with many classes it would be larger than all weights.
+    """
     if likelihood == "classification":
 
-        def root(f: Any) -> Any:
+        def times_root(f: Any, s: Any) -> Any:
             p = f.softmax(-1)
-            # (diag(r) - p r')(diag(r) - p r')' = diag(p) - p p' with r = sqrt(p), since r'r = 1
-            return torch.diag_embed(p.sqrt()) - p[..., :, None] * p.sqrt()[..., None, :]
+            r = p.sqrt()
+            # (diag(r) - p r')(diag(r) - p r')' = diag(p) - p p', since r'r = 1
+            return r * s - p * (r * s).sum(-1, keepdim=True)
 
-        return root
+        return times_root
     if likelihood != "regression":
         raise MethodError(f"likelihood must be 'classification' or 'regression', got {likelihood!r}")
     if noise_std is None or not noise_std > 0:
         raise MethodError(f"regression needs noise_std, the sd of the noise, above 0; got {noise_std!r}")
-
-    def constant(f: Any) -> Any:
-        eye = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device) / noise_std
-        return eye.expand(*f.shape[:-1], *eye.shape)
-
-    return constant
+    return lambda f, s: s / noise_std
