@@ -89,6 +89,15 @@ class NeedsRows:
         return np.ones((len(X), 4), dtype=bool)
 
 
+def test_averages_of_heads_are_no_methods_of_their_own_for_one_model(grouped):
+    """With one matrix the mean of the heads is that head: it stands in the table once, unless it is named."""
+    names = {spec["name"] for spec in grouped.info.methods}
+    assert not names & {"ensemble-lac", "ensemble-aps", "ensemble-raps", "mean-score"}
+    data = probabilities()
+    named = assay.compare(data, proba=True, seeds=1, in_process=True, methods=["lac", "ensemble-lac"])
+    assert named.summary().query("metric == 'mean_size'")["mean"].nunique() == 1
+
+
 def test_methods_that_need_rows_cannot_take_part():
     with pytest.raises(
         TaskError, match="NeedsRows does not work from probabilities alone: it has no calibrate_pr"

@@ -62,6 +62,8 @@ class Card:
     needs_groups: bool = False
     #: "classification" or "regression": no part of a predictive comparison of the other kind
     only_for: str = ""
+    #: id of the method that it is where there is one matrix of probabilities, and so one model, for all heads
+    of_one_model: str = ""
     #: why `assay monitor` takes this tracker where no other is named; of one card only
     watches_because: str = ""
     paper: Mapping[str, Any] = field(default_factory=dict)

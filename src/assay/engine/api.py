@@ -262,6 +262,7 @@ def choose_methods(asked: Sequence[Any] | None, task: Task, table: Table) -> tup
         cards = [card for card in all_cards().values() if card.task == task.name and card.in_menu]
         cards = [card for card in cards if not card.needs_groups or table.group is not None]
         cards = [card for card in cards if _of_kind(card, task)]
+        cards = [card for card in cards if not (task.bare and card.of_one_model)]  # each would stand twice
         cards.sort(key=lambda card: card.id != task.reference)
         specs = [_of_card(card, task, table, by_name=False) for card in cards]
     else:
