@@ -9,6 +9,7 @@ from scipy import stats
 
 import assay
 from assay.core.errors import DataError
+from assay.data import builtin
 from assay.engine.coverage import check, evidence, two_sided
 
 TENTH = Fraction(1, 10)
@@ -102,6 +103,13 @@ def test_groups_say_where_to_look(fitted):
     assert found.loc["side right", "verdict"] == "below"
     assert found.loc["all rows", "covered"] == found.loc[["side left", "side right"], "covered"].sum()
     assert (found["adjusted"] >= found["p"]).all()
+
+
+def test_a_part_that_is_all_rows_is_not_said_twice():
+    fitted = assay.fit("digits", method="lac", alpha=0.1)  # sets of one label or none
+    rows = builtin.load("digits").frame
+    found = check(fitted, rows.assign(pixel_0_2=rows["pixel_0_2"] + 1))
+    assert [part.kind for part in found.parts] == ["all"]
 
 
 def test_training_rows_are_left_out(fitted):

@@ -135,7 +135,7 @@ def test_what_cannot_be_saved_says_where(homes, tmp_path):
 
 def test_tasks_without_a_final_fit_say_so(homes):
     series = homes[["price"]].assign(day=range(400))
-    with pytest.raises(TaskError, match="not fitted once and kept"):
+    with pytest.raises(TaskError, match=r"not fitted once and kept.*assay monitor"):
         assay.fit(series, "price", task="online", method="aci")
     with pytest.raises(MethodError, match="--group"):
         assay.fit(homes, "kind", method="mondrian", drop=["price", "tax"])

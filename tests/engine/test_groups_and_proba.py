@@ -9,7 +9,7 @@ import pytest
 import assay
 from assay.core.errors import DataError, TaskError
 from assay.data.read import as_table
-from assay.engine.report.page import python_call
+from assay.engine.report.back_matter import python_call
 from assay.tasks.label_set import LabelSetTask
 
 

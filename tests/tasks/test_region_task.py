@@ -1,6 +1,7 @@
 """The region task: what it refuses, its volumes in exact small cases, its pictures' material."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_refused_tables(columns, target, error, message):
     )
     with pytest.raises(error, match=message):
         TASK.check(as_table(frame, target), TENTH)
+
+
+def test_targets_of_few_values_are_named():
+    rows = table(n=800)
+    assert TASK.notes(rows) == ()
+    target = rows.targets[1]
+    counted = rows.frame.assign(**{target: rows.frame[target].round()})
+    (note,) = TASK.notes(replace(rows, frame=counted))
+    assert f"{target} ({counted[target].nunique()})" in note
+    assert rows.targets[0] not in note
 
 
 def test_too_few_rows():

@@ -110,7 +110,7 @@ def load(name: str, folder: str | Path | None = None) -> Table:
         raise DataError(f"no built-in set {name!r}{hint}. There are: {', '.join(names())}")
     if (reason := _missing(name, folder)) is not None:
         raise MissingDependency(reason)
-    from assay.data.read import build
+    from assay.data.build import build
 
     entry = _sets()[name]
     frame, notes = _read(entry, folder)

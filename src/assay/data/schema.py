@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from assay.core.errors import DataError
+from assay.data.build import LARGEST
 from assay.data.columns import kind_of, tidy
 from assay.data.files import DECIMAL_COMMA, MISSING_CELLS
 from assay.data.prepare import as_text
-from assay.data.read import LARGEST
 
 #: values that a text or category column may have and still be listed
 _MOST_VALUES = 10_000

@@ -112,7 +112,8 @@ def check(fitted: FittedMethod, data: Any, *, group: str | None = None, level: A
         (f"size {sizes[rows].min():.4g} to {sizes[rows].max():.4g}", covered[rows])
         for rows in measures.width_groups(order, width=sizes)
     ]
-    parts += _adjusted("size", quintiles, alpha, at, [n_calib] * len(quintiles))
+    if len(quintiles) > 1:  # one part is all rows once more
+        parts += _adjusted("size", quintiles, alpha, at, [n_calib] * len(quintiles))
     if names is not None:
         found = np.unique(names)
         if len(found) > _MOST_GROUPS:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from assay.data.read import LARGEST
+from assay.data.build import LARGEST
 from assay.data.schema import Column
 from assay.engine.fitted import FittedMethod
 from assay.serve.body import MOST_OTHERS

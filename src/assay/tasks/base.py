@@ -154,10 +154,7 @@ class Task(ABC):
         TaskError
             Methods of this task are not fitted once and kept.
         """
-        raise TaskError(
-            f"methods of the task {self.name!r} are not fitted once and kept; "
-            "those of interval, region, label-set and predictive are"
-        )
+        raise TaskError(f"methods of the task {self.name!r} are not fitted once and kept")
 
     def answers(self, asked: Asked) -> dict[str, Any]:
         """Columns of what a fitted method says of prepared rows, n values each: name -> array or list."""

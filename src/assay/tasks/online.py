@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from fractions import Fraction
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -225,6 +225,13 @@ class OnlineTask(Task):
             drawn=drawn,
             when=tuple(show_time(moment) for moment in panel.time[taking[drawn], first:stop]),
             notices=tuple(notices),
+        )
+
+    def final_split(self, table: Table, seed: int) -> NoReturn:
+        """Refused: a method of this task learns from every outcome, so there is no last fit to keep."""
+        raise TaskError(
+            "methods of the task 'online' are not fitted once and kept, they go on with every outcome: "
+            "`assay monitor` runs them on series as they come and keeps their state"
         )
 
     def default_model(self) -> Any:

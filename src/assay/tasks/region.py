@@ -24,6 +24,9 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _DRAWN_ROWS = 6
 _BACKGROUND_ROWS = 250
 _SLAB_FEATURES = 3
+#: a target of at most this many values, each for this many rows on average, is no continuous one
+_FEW_VALUES = 100
+_ROWS_A_VALUE = 10
 
 
 class RegionTask(Task):
@@ -120,6 +123,19 @@ class RegionTask(Task):
                 if same_values(table.Y[first], table.Y[second]):
                     raise DataError(f"the targets {first!r} and {second!r} are equal in every row; name one")
         check_row_count(len(table), alpha)
+
+    def notes(self, table: Table) -> tuple[str, ...]:
+        """Targets of few distinct values, in which a small volume says little."""
+        counts = {target: int(table.frame[target].nunique()) for target in table.targets}
+        most = min(_FEW_VALUES, len(table) / _ROWS_A_VALUE)
+        few = [f"{target} ({count})" for target, count in counts.items() if count <= most]
+        if not few:
+            return ()
+        return (
+            f"few distinct values, for {len(table):,} rows: {', '.join(few)}. Slivers around single values "
+            "cover them at next to no volume, so volumes favour methods that learn densities; "
+            "what they say of values in between is not tested",
+        )
 
     def split(self, table: Table, seed: int) -> Split:
         """Half of the rows train, a quarter calibrates, a quarter tests; y are (n, q) arrays.

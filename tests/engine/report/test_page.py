@@ -141,11 +141,11 @@ def test_without_a_command_the_python_call_is_given(tmp_path):
 @pytest.mark.parametrize("key", ["scheme", "title"])
 def test_links_of_cards_are_web_addresses_only(key):
     from assay.core.cards import Card
-    from assay.engine.report.page import _card
+    from assay.engine.report.back_matter import card_html
 
     url = {"scheme": "javascript:alert(1)", "title": 'https://x.org/"onclick="alert(1)'}[key]
     paper = {"title": "A <b>paper</b>", "authors": "A, B", "venue": "ICLR", "year": 2025, "url": url}
-    html = _card(Card("x", "X", "m:X", "f", "interval", "paper", "<i>summary</i>", paper=paper))
+    html = card_html(Card("x", "X", "m:X", "f", "interval", "paper", "<i>summary</i>", paper=paper))
     assert "<b>" not in html
     assert "<i>" not in html
     assert "javascript" not in html
