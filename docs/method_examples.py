@@ -267,7 +267,7 @@ def run(card: Card) -> Outcome:
         except Exception:
             return Outcome(error=traceback.format_exc())
     said = dict.fromkeys(f"{type(w.message).__name__}: {w.message}" for w in caught)
-    output = printed.getvalue() + "".join(textwrap.fill(line, 100) + "\n" for line in said)
+    output = printed.getvalue() + "".join(textwrap.fill(line, _WIDTH) + "\n" for line in said)
     return Outcome(output, words, picture, seconds=time.perf_counter() - started)
 
 

@@ -68,12 +68,12 @@ def predictive(method: str, data: str, names: Names) -> Reading:
     said = (
         f"These {len(y):,} rows cannot say whether it or {other} has the lower NLPD"
         if abs(mean) <= 2 * error
-        else f"Its NLPD is {'lower' if mean < 0 else 'higher'} than that of {other}, and by more than chance"
+        else f"Its NLPD is {'lower' if mean < 0 else 'higher'} than that of {other}"
     )
     top, hit = proba.max(axis=1), proba.argmax(axis=1) == y
     sure = top >= 0.9
     sentences = [
-        f"{said} (difference {mean:+.3f}, standard error {error:.3f}; lower is better).",
+        f"{said} (difference {mean:+.3f}, standard error {error:.3f} over the rows; lower is better).",
         f"Where it gives a digit 90 % or more it is right in {percent(hit[sure].mean())} of "
         f"{np.sum(sure):,} rows, elsewhere in {percent(hit[~sure].mean())} of {np.sum(~sure):,}."
         if 0 < sure.sum() < len(y)
