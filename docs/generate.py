@@ -7,47 +7,23 @@ they are up to date, with --example it also runs README's first comparison and r
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import method_examples
+import reference
+
 import assay
 from assay.claims.ledger import COLUMNS, Ledger, recorded
-from assay.core.cards import Card, all_cards, import_object
+from assay.core.cards import Card, all_cards
 from assay.tasks import get_task, task_names
 
 ROOT = Path(__file__).resolve().parents[1]
-
-#: what people call directly, beside the classes of the methods
-_PUBLIC = (
-    "assay.engine.api:compare",
-    "assay.engine.comparison:Comparison",
-    "assay.engine.certify:certify",
-    "assay.engine.certify:CertifiedTable",
-    "assay.conformal.bincp:BinCP",
-    "assay.conformal.rscp:RSCP",
-    "assay.conformal.rscp:RSCPPlus",
-    "assay.conformal.cas:CAS",
-    "assay.conformal.binary_certificate:BinaryCertificate",
-    "assay.conformal.smoothed_scores:SmoothedScores",
-    "assay.conformal.partitioned:PartitionedClassifier",
-    "assay.conformal.reliability:Certificate",
-    "assay.conformal.poisoning_certificates:worst_case_vote_scores",
-    "assay.claims.api:verify",
-    "assay.data.builtin:datasets",
-    "assay.conformal.set_fairness:set_fairness_report",
-    "assay.conformal.disparate_impact:DisparateImpact",
-    "assay.core.levels:conformal_rank",
-    "assay.core.levels:smallest_n",
-    "assay.core.quantiles:conformal_quantile",
-    "assay.core.quantiles:weighted_quantile",
-    "assay.core.quantiles:conformal_pvalue",
-)
 
 
 def _by_task() -> dict[str, list[Card]]:
@@ -97,14 +73,15 @@ def methods_index() -> str:
     """The page that lists the methods."""
     return (
         "# Methods\n\nEvery method that a comparison can run. Those in bold are what a recent paper "
-        "proposes; the others are the baselines they are held against, and often the better choice.\n\n"
+        "proposes; the others are the baselines they are held against, and often the better choice. "
+        "Each has a page with a worked example on real data.\n\n"
         + methods_table(lambda card: f"[{card.id}]({card.id}.md)")
         + "\n"
     )
 
 
-def method_page(card: Card) -> str:
-    """The page of one method: its card, its claims, its class."""
+def method_page(card: Card, example: method_examples.Outcome | None = None) -> str:
+    """The page of one method: its card, its worked example, its claims, its class."""
     short = card.cls.partition(":")[2]
     facts = [
         ("Use it for", card.use_for),
@@ -116,16 +93,19 @@ def method_page(card: Card) -> str:
         ("Paper", _paper(card)),
     ]
     parts = [f"# {card.name}", card.summary, *(f"**{k}:** {v}" for k, v in facts if v and v != "-")]
+    parts += method_examples.section(card, example)
+    parts += [
+        "## On your own table",
+        f"```sh\nassay compare {method_examples.arguments(card)} --methods {card.id}\n```",
+    ]
     if card.exceptions:
         parts.append("## Exceptions to the conformance laws")
         parts += [f"- **{law}**: {reason}" for law, reason in card.exceptions.items()]
     parts += claims_of(card)
     parts += [
-        "## Use",
-        f"```sh\nassay compare FILE --target COLUMN --methods {card.id}\n```",
-        f"```python\nfrom assay.{card.family} import {short}\n```",
         f"## {short}",
-        reference(card.cls),
+        f"```python\nfrom assay.{card.family} import {short}\n```",
+        reference.reference(card.cls),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -168,108 +148,43 @@ def ledger_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def reference_page() -> str:
-    """Signatures and docstrings of what is public beside the methods."""
-    parts = ["# Reference", "Everything here is imported on first use; `import assay` loads nothing heavy. "
-             "The classes of the methods are on [their own pages](methods/index.md)."]  # fmt: skip
-    for path in _PUBLIC:
-        name = path.partition(":")[2]
-        exported = name in assay.__all__
-        where = f"assay.{name}" if exported else path.replace(":", ".")
-        parts += [f"## {where}", reference(path)]
-    return "\n\n".join(parts) + "\n"
-
-
-def reference(path: str) -> str:
-    """Signature, docstring and public methods of a class or function."""
-    thing = import_object(path)
-    name = path.partition(":")[2]
-    parts = [f"```python\n{_signature(name, thing)}\n```", _docstring(thing)]
-    if inspect.isclass(thing):
-        for method_name, method in _public_methods(thing):
-            parts += [f"### {name}.{method_name}", f"```python\n{_signature(method_name, method)}\n```"]
-            parts.append(_docstring(method))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _public_methods(cls: type) -> list[tuple[str, Any]]:
-    """Methods documented in this package, in the order of their definition, nearest class first."""
-    found: dict[str, Any] = {}
-    for base in cls.__mro__:
-        if base.__module__.startswith("assay."):
-            for name, value in vars(base).items():
-                if not name.startswith("_") and inspect.isfunction(value) and value.__doc__:
-                    found.setdefault(name, value)
-    return list(found.items())
-
-
-def _signature(name: str, thing: Any) -> str:
-    signature = inspect.signature(thing)
-    plain = [
-        p.replace(annotation=inspect.Parameter.empty)
-        for p in signature.parameters.values()
-        if p.name != "self"
-    ]
-    text = f"{name}{signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)}"
-    if len(text) <= 90:
-        return text
-    star = next((i for i, p in enumerate(plain) if p.kind is p.KEYWORD_ONLY), None)
-    arguments = [str(p) for p in plain]
-    if star is not None:
-        arguments.insert(star, "*")
-    return f"{name}(\n    " + ",\n    ".join(arguments) + ",\n)"
-
-
-_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
-_LISTS = ("Parameters", "Attributes", "Returns", "Raises", "Yields")
-
-
-def _docstring(thing: Any) -> str:
-    """A docstring in the style of numpy as Markdown: sections in bold, parameters as a list."""
-    doc = inspect.getdoc(thing) or ""
-    pieces = _SECTION.split(doc)
-    out = [_inline(pieces[0].strip())]
-    for title, body in zip(pieces[1::2], pieces[2::2], strict=True):
-        out.append(f"**{title}**")
-        out.append(_items(body) if title in _LISTS else _inline(body.strip()))
-    return "\n\n".join(part for part in out if part)
-
-
-def _items(body: str) -> str:
-    items: list[str] = []
-    for line in body.strip("\n").splitlines():
-        if line.startswith(" ") or not line.strip():
-            items.append(_inline(line.strip()))
-        else:
-            name, colon, kind = line.partition(" : ")
-            items.append(f"- `{name.strip()}`" + (f" ({_inline(kind.strip())})" if colon else "") + ":")
-    text = "\n".join("    " + line if line and not line.startswith("- ") else line for line in items)
-    # an item without a description needs no colon
-    return re.sub(r":(?=\n- |\Z)", "", text)
-
-
-def _inline(text: str) -> str:
-    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
-    text = re.sub(r"``([^`]+)``", r"`\1`", text)
-    return re.sub(r"(?<![`\w])\*(?=\w)", r"\\*", text)
-
-
-def pages() -> dict[str, str]:
-    """Path in the site -> Markdown of every generated page."""
-    out = {f"methods/{card.id}.md": method_page(card) for card in all_cards().values()}
+def pages(examples: Mapping[str, method_examples.Outcome] | None = None) -> dict[str, str]:
+    """Path in the site -> Markdown of every generated page; ``examples``: those that ran, by method."""
+    ran = examples or {}
+    out = {f"methods/{card.id}.md": method_page(card, ran.get(card.id)) for card in all_cards().values()}
     return {
         "methods/index.md": methods_index(),
         "ledger.md": ledger_page(),
-        "reference.md": reference_page(),
+        "reference.md": reference.reference_page(),
         **out,
     }
+
+
+def chart_style() -> str:
+    """Style of the report's charts, in the colours of the site's light and dark scheme."""
+    from assay.engine.report.style import CHART_STYLE, DARK, LIGHT
+
+    layout = """
+.md-typeset .assay-figure { width: auto; margin: 1em 0; text-align: left; }
+.md-typeset .assay-figure figcaption { max-width: none; margin: .4em 0; font-style: normal; }
+.assay-figure .assay-chart { display: block; width: 100%; height: auto; }
+.assay-panel { display: inline-block; width: 345px; max-width: 100%; margin-right: 18px; }
+.assay-narrow { display: none; }
+@media (max-width: 640px) { .assay-wide { display: none; } .assay-narrow { display: block; } }
+"""
+    return (
+        f".assay-figure {{ {LIGHT} --panel: var(--md-default-bg-color); }}\n"
+        f'[data-md-color-scheme="slate"] .assay-figure {{ {DARK} --panel: var(--md-default-bg-color); }}\n'
+        f"{CHART_STYLE}\n{layout}"
+    )
 
 
 def on_files(files: Any, config: Any) -> Any:
     """MkDocs calls this when it has found the written pages; the generated ones are added."""
     from mkdocs.structure.files import File
 
-    for path, content in pages().items():
+    made = pages(method_examples.outcomes(all_cards().values()))
+    for path, content in {**made, "charts.css": chart_style()}.items():
         files.append(File.generated(config, path, content=content))
     return files
 

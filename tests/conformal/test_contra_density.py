@@ -1,6 +1,7 @@
 """The coupling flow as a density model, by itself and under the methods that calibrate one."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
@@ -58,6 +59,15 @@ def test_draws_follow_the_density_and_depend_on_row_and_seed_only(model):
     )
     assert not np.allclose(model.sample(X, 500, 4), draws)
     assert model.sample(X[:0], 7, 3).shape == (0, 7, 2)
+
+
+@pytest.mark.filterwarnings("error:X does not have valid feature names")
+def test_names_of_features_are_no_trouble():
+    X, Y = rows(200, 2)
+    frame = pd.DataFrame(X, columns=["first", "second"])
+    named = FlowDensityRegressor(2, (8,), max_epochs=2, random_state=0).fit(frame, Y)
+    bare = FlowDensityRegressor(2, (8,), max_epochs=2, random_state=0).fit(X, Y)
+    assert np.array_equal(named.sample(frame[:5], 3, 0), bare.sample(X[:5], 3, 0))
 
 
 def test_density_of_points_is_that_of_rows(model):

@@ -71,7 +71,9 @@ def test_every_method_has_a_page_that_names_its_class_and_paper():
 
 
 def test_docstrings_become_lists():
-    made = generator()._docstring(
+    import reference
+
+    made = reference._docstring(
         type(
             "C",
             (),

@@ -232,6 +232,9 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def forward_points(self, Z: Any, X: Any) -> tuple[FloatArray, FloatArray]:
         """y (n, m, q) and log|det dy/dz| (n, m) of m latent values a row, Z (n, m, q)."""
         features, values = self._features(X), self._values(Z, X)
+        return self._forward(values, features)
+
+    def _forward(self, values: FloatArray, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         with threadpool_limits(1):
             y, logdet = self.flow_.forward(values, features)
         return y * self.y_scaler_.scale_ + self.y_scaler_.mean_, logdet + np.log(self.y_scaler_.scale_).sum()
@@ -265,10 +268,11 @@ class FlowDensityRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.asarray(validate_data(self, X, reset=False, dtype=np.float64, ensure_min_samples=0))
         q = self.n_outputs_
         out = np.empty((len(rows), n_samples, q))
+        features = self.encoder_.transform(rows)
         keys = row_keys(rows, seed_of(random_state), "coupling flow")
         for piece in self._pieces(len(rows), n_samples):
             z = ndtri(row_uniforms(keys[piece], n_samples * q)).reshape(-1, n_samples, q)
-            out[piece] = self.forward_points(z, rows[piece])[0]
+            out[piece] = self._forward(z, features[piece])[0]
         return out
 
     def log_prob(self, X: Any, y: Any) -> FloatArray:

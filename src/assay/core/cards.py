@@ -72,7 +72,7 @@ class Card:
     exceptions: Mapping[str, str] = field(default_factory=dict)
     #: constructor arguments that make the method cheap enough for the conformance suite
     testing: Mapping[str, Any] = field(default_factory=dict)
-    #: constructor arguments of the worked example in the documentation, beside ``defaults``
+    #: of the worked example in the documentation: ``data``, ``model`` and ``arguments`` beside ``defaults``
     example: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
 
@@ -163,6 +163,7 @@ def read_card(path: Path) -> Card:
         raise MethodError(
             f"{path}: only_for must be 'classification' or 'regression', got {raw['only_for']!r}"
         )
+    _check_example(path, raw.get("example", {}))
     unknown_extras = sorted(set(raw.get("requires", ())) - set(EXTRAS))
     if unknown_extras:
         raise MethodError(f"{path}: unknown extras {unknown_extras}; known: {sorted(EXTRAS)}")
@@ -170,6 +171,21 @@ def read_card(path: Path) -> Card:
         if key in raw:
             raw[key] = tuple(raw[key])
     return Card(cls=cls, path=str(path), **raw)
+
+
+def _check_example(path: Path, example: Mapping[str, Any]) -> None:
+    """Refuse a table ``[example]`` that the documentation would not understand."""
+    kinds: dict[str, tuple[type, ...]] = {"data": (str,), "model": (dict, list), "arguments": (dict,)}
+    for key, value in example.items():
+        if key not in kinds:
+            raise MethodError(f"{path}: unknown key {key!r} in [example]; there are: {', '.join(kinds)}")
+        if not isinstance(value, kinds[key]):
+            names = " or ".join(kind.__name__ for kind in kinds[key])
+            raise MethodError(f"{path}: {key} in [example] must be a {names}, got {value!r}")
+    models = example.get("model", [])
+    for model in models if isinstance(models, list) else [models]:
+        if not isinstance(model, dict) or not isinstance(model.get("class"), str):
+            raise MethodError(f"{path}: a model in [example] is a table with a class, got {model!r}")
 
 
 def _third_party_cards(known: Mapping[str, Card]) -> Iterator[Card]:

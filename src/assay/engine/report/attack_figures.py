@@ -35,7 +35,7 @@ def certified_sizes(summary: Summary, choice: Choice) -> Figure | None:
     radii = next(iter(curves.values()))[0]
     stride = max(1, (len(radii) - 1) // (_LISTED - 1))
     for name, (at, sizes) in curves.items():
-        panels.append(_panel(name, at, sizes, top=top, asked=asked, kind=kind_of(choice, name)))
+        panels.append(radius_chart(name, at, sizes, top=top, asked=asked, kind=kind_of(choice, name)))
         rows.append((name, *(number(size) for size in sizes[::stride])))
     caption = (
         "Mean number of labels in the sets of rows that nobody moved, against the radius the sets are "
@@ -50,9 +50,10 @@ def _has_curve(detail: object) -> bool:
     return isinstance(detail, dict) and bool(detail.get("size_by_radius"))
 
 
-def _panel(
+def radius_chart(
     name: str, radii: Sequence[float], sizes: Sequence[float], *, top: float, asked: float, kind: str
 ) -> Chart:
+    """Mean size of the sets against the radius they are certified for."""
     x, y = Scale(0.0, max(radii), _LEFT, _RIGHT), Scale(0.0, top or 1.0, _BOTTOM, _TOP)
     css = {"best": "t-best", "low": "t-low"}.get(kind, "strong")
     parts = [

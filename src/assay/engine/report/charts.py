@@ -346,7 +346,8 @@ def _labels_below(at: Sequence[tuple[float, str]], y: float, step: float) -> tup
 def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_label: str) -> Chart:
     """Example intervals over test rows sorted by prediction: bars, the prediction, targets in and out.
 
-    Each row has y, prediction, lower, upper; None is an infinite end.
+    Each row has y, prediction, lower, upper; None is an infinite end. One whose set is several intervals
+    has these in ``pieces``, its lower and upper end are the outermost.
     """
     height, right, top, bottom = 210, PANEL_WIDTH - 4, 30, 190
     numbers = _finite([row["y"] for row in rows] + [row["prediction"] for row in rows])
@@ -374,14 +375,14 @@ def strip(name: str, rows: Sequence[Mapping[str, Any]], *, description: str, y_l
         x = left + step * (i + 0.5)
         lower = -math.inf if row["lower"] is None else row["lower"]
         upper = math.inf if row["upper"] is None else row["upper"]
-        if lower <= upper:
-            bars.append(f"M{x:.1f} {y(lower):.1f}V{y(upper):.1f}")
+        pieces = row.get("pieces", [(lower, upper)])
+        bars += [f"M{x:.1f} {y(low):.1f}V{y(high):.1f}" for low, high in pieces if low <= high]
         if row["prediction"] is not None:
             centre.append(f"{'L' if centre else 'M'}{x:.1f} {y(row['prediction']):.1f}")
         if row["y"] is None:
             continue
         at = y(row["y"])
-        if lower <= row["y"] <= upper:
+        if any(low <= row["y"] <= high for low, high in pieces):
             hits.append(f"M{x:.1f} {at:.1f}h.01")
         else:
             misses.append(f"M{x - 3:.1f} {at - 3:.1f}l6 6m0-6l-6 6")

@@ -31,8 +31,8 @@ class TimeFigure:
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """What one trial says of its stretch."""
+class Stretch:
+    """What one trial says of its stretch: series and bands under names in ``detail``."""
 
     number: int
     first: int
@@ -56,7 +56,7 @@ def series_with_bands(summary: Summary, choice: Choice) -> TimeFigure | None:
     if not drawn:
         return None
     every = [stretch for name in drawn for stretch in _stretches(summary, name)]
-    low, high, log = _reach(every, "series")
+    low, high, log = reach(every, "series")
     pairs = []
     for name in drawn:
         stretches = _stretches(summary, name)
@@ -66,7 +66,7 @@ def series_with_bands(summary: Summary, choice: Choice) -> TimeFigure | None:
         label = f"series {of['series']}" if of["series"] else summary.info.target
         description = f"{label} with its intervals: {misses} of the {shown} steps drawn lie outside."
         wide, narrow = (
-            _band_chart(
+            band_chart(
                 name,
                 [(s.detail["series"], s) for s in stretches],
                 kind=kind_of(choice, name),
@@ -98,7 +98,7 @@ def close_up(summary: Summary, choice: Choice) -> TimeFigure | None:
         return None
     chosen = max(common, key=lambda n: (_size(numbers[0][n].shift), n))
     stretches = [of[chosen] for of in numbers]
-    low, high, log = _reach(stretches, "close_up")
+    low, high, log = reach(stretches, "close_up")
     pairs = []
     rows: list[tuple[str, ...]] = []
     for name, stretch in zip(drawn, stretches, strict=True):
@@ -106,7 +106,7 @@ def close_up(summary: Summary, choice: Choice) -> TimeFigure | None:
         inside = list(_inside(column))
         text = f"{len(inside)} steps in a row, {len(inside) - sum(inside)} of them outside."
         wide, narrow = (
-            _band_chart(
+            band_chart(
                 name,
                 [(column, stretch)],
                 kind=kind_of(choice, name),
@@ -191,13 +191,13 @@ def _drawn(summary: Summary, choice: Choice) -> list[str]:
     return list(dict.fromkeys(str(name) for name in wanted)) or have[:1]
 
 
-def _stretches(summary: Summary, method: str) -> list[_Stretch]:
+def _stretches(summary: Summary, method: str) -> list[Stretch]:
     out = []
     for result in summary.ok(method).values():
         of = result.detail.get("stretch")
         if of:
             first = int(of["first"])
-            out.append(_Stretch(int(of["number"]), first, first + int(of["n"]) - 1, result.detail))
+            out.append(Stretch(int(of["number"]), first, first + int(of["n"]) - 1, result.detail))
     return sorted(out, key=lambda s: s.first)
 
 
@@ -216,7 +216,7 @@ def _least(values: Sequence[float | None]) -> float:
     return min((v for v in values if v is not None), default=math.nan)
 
 
-def _extremes(stretches: Sequence[_Stretch], number_: int) -> str:
+def _extremes(stretches: Sequence[Stretch], number_: int) -> str:
     for s in stretches:
         known = [v for v in s.detail["rolling"]["coverage"] if v is not None]
         if s.number == number_ and known:
@@ -231,7 +231,7 @@ def _which_series(summary: Summary, method: str) -> str:
     return f"{of['series']}, one of {of['n_series']:,} series, "
 
 
-def _shift_words(stretches: Sequence[_Stretch]) -> str:
+def _shift_words(stretches: Sequence[Stretch]) -> str:
     marked = {s.number: s.shift for s in stretches if s.shift}
     if not marked:
         return "Nowhere does the mean error of the forecasts double or halve from one window to the next."
@@ -263,7 +263,7 @@ def _stretch_numbers(summary: Summary, choice: Choice, drawn: Sequence[str]) -> 
     return Numbers(tuple(header), tuple(rows))
 
 
-def _reach(stretches: Sequence[_Stretch], key: str) -> tuple[float, float, bool]:
+def reach(stretches: Sequence[Stretch], key: str) -> tuple[float, float, bool]:
     """The range of the y-axis, and whether it is logarithmic; far ends of intervals leave the frame."""
     middle = [
         v for s in stretches for name in ("y", "prediction") for v in s.detail[key][name] if v is not None
@@ -279,9 +279,9 @@ def _reach(stretches: Sequence[_Stretch], key: str) -> tuple[float, float, bool]
     return low, high, False
 
 
-def _band_chart(
+def band_chart(
     name: str,
-    parts_of: Sequence[tuple[Column, _Stretch]],
+    parts_of: Sequence[tuple[Column, Stretch]],
     *,
     kind: str,
     y_ends: tuple[float, float, bool],
@@ -351,7 +351,7 @@ def _finite(value: float, y: Scale) -> float:
     return min(max(value, y.low), y.high)
 
 
-def _time_axis(parts_of: Sequence[tuple[Column, _Stretch]], x: Scale, bottom: float, width: int) -> list[str]:
+def _time_axis(parts_of: Sequence[tuple[Column, Stretch]], x: Scale, bottom: float, width: int) -> list[str]:
     """Lines where stretches begin, and times where there is room for them."""
     parts = [line(x.start, bottom, x.end, bottom, "axis")]
     places = [(column["step"][0], column["time"][0]) for column, _ in parts_of]
@@ -381,7 +381,7 @@ def _shift_mark(shift: Mapping[str, Any], x: Scale, top: float) -> str:
 
 def _rolling_chart(
     name: str,
-    stretches: Sequence[_Stretch],
+    stretches: Sequence[Stretch],
     *,
     target: float,
     low: float,

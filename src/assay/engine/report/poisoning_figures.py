@@ -32,7 +32,7 @@ def certified_shares(summary: Summary, choice: Choice, side: str) -> Figure | No
             for r, value in zip(curve["radius"], curve["robust"], strict=True)
         )
         panels.append(
-            _panel(
+            steps_chart(
                 name,
                 curve["radius"],
                 curve["robust"],
@@ -77,7 +77,7 @@ def certified_sizes(summary: Summary, choice: Choice, side: str) -> Figure | Non
     for name, curve in curves.items():
         values = [f"{r}: {number(v)}" for r, v in zip(curve["radius"], curve["largest"], strict=True)]
         panels.append(
-            _panel(
+            steps_chart(
                 name,
                 curve["radius"],
                 curve["largest"],
@@ -134,7 +134,7 @@ def _mean(curves: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return mean
 
 
-def _panel(
+def steps_chart(
     name: str,
     radii: Sequence[float],
     values: Sequence[float],
@@ -146,6 +146,7 @@ def _panel(
     y_label: str,
     description: str,
 ) -> Chart:
+    """A step for each number of poisoned rows, and points of attacks."""
     last = max(*radii, 1)
     x, y = Scale(0.0, last + 1.0, _LEFT, _RIGHT), Scale(0.0, top or 1.0, _BOTTOM, _TOP)
     parts = [words(0, 13, shorten(name, 24), "strong"), words(PANEL_WIDTH, 13, y_label, "tick", "end")]

@@ -40,7 +40,7 @@ def _reliability(summary: Summary, choice: Choice) -> Figure | None:
             for i in range(fewest)
         ]
         rows += [(name, share(x), share(y), number(n, 0)) for x, y, n in bins]
-        panels.append(_diagram(name, bins, kind_of(choice, name)))
+        panels.append(reliability_diagram(name, bins, kind_of(choice, name)))
     caption = (
         "Accuracy against the largest probability, in bins of equal mass, mean over seeds. On the dashed "
         "line probabilities mean what they say; below it the method is too sure. With few rows a bin points "
@@ -51,7 +51,8 @@ def _reliability(summary: Summary, choice: Choice) -> Figure | None:
     return Figure(tuple(panels), caption, Numbers(header, tuple(rows)))
 
 
-def _diagram(name: str, bins: Sequence[Sequence[float]], kind: str) -> Chart:
+def reliability_diagram(name: str, bins: Sequence[Sequence[float]], kind: str) -> Chart:
+    """Accuracy against confidence; each bin is its mean confidence, its accuracy and its rows."""
     low = min(0.9, *(min(x, y) for x, y, _ in bins))
     low = float(np.floor(low * 10) / 10)
     x, y = Scale(low, 1.0, _LEFT, _RIGHT), Scale(low, 1.0, _BOTTOM, _TOP)
@@ -90,7 +91,7 @@ def _integral_transforms(summary: Summary, choice: Choice) -> Figure | None:
     for name, trials in of_methods.items():
         shares = np.mean([_shares(counts) for counts in trials], axis=0)
         n = int(sum(trials[0]))
-        panels.append(_histogram(name, shares.tolist(), n, top, kind_of(choice, name)))
+        panels.append(transforms_histogram(name, shares.tolist(), n, top, kind_of(choice, name)))
         rows.append((name, *(share(float(value)) for value in shares)))
     bars = len(rows[0]) - 1
     caption = (
@@ -107,7 +108,8 @@ def _shares(counts: Sequence[int]) -> Any:
     return np.asarray(counts, dtype=float) / max(1, sum(counts))
 
 
-def _histogram(name: str, shares: Sequence[float], n: int, top: float, kind: str) -> Chart:
+def transforms_histogram(name: str, shares: Sequence[float], n: int, top: float, kind: str) -> Chart:
+    """Shares of rows by probability integral transform, of n rows; ``top`` is the end of the axis."""
     bars = len(shares)
     tail = (1 - _CONFIDENCE) / 2
     ends = [float(stats.binom.ppf(p, n, 1 / bars)) / n for p in (tail, 1 - tail)]

@@ -32,7 +32,7 @@ def planes(summary: Summary, choice: Choice) -> Figure | None:
         regions = plane["regions"]
         inside = sum(bool(region["inside"]) for region in regions)
         panels.append(
-            _plane(
+            plane_chart(
                 found.name,
                 plane,
                 targets,
@@ -86,7 +86,8 @@ def _drawn(summary: Summary, choice: Choice) -> list[tuple[MethodSummary, int, M
     return out[:MAX_DRAWN]
 
 
-def _plane(name: str, plane: Mapping[str, Any], targets: Sequence[str], *, description: str) -> Chart:
+def plane_chart(name: str, plane: Mapping[str, Any], targets: Sequence[str], *, description: str) -> Chart:
+    """A few regions in the plane of two targets; ``plane`` has frame, background and regions."""
     top, bottom, right = 26.0, 262.0, PANEL_WIDTH - 4.0
     (x_low, x_high), (y_low, y_high) = plane["frame"]
     y = Scale(y_low, y_high, bottom, top)
