@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import ledger_page
 import method_examples
 import reference
 
 import assay
-from assay.claims.ledger import COLUMNS, Ledger, recorded
 from assay.core.cards import Card, all_cards
 from assay.tasks import get_task, task_names
 
@@ -101,50 +101,12 @@ def method_page(card: Card, example: method_examples.Outcome | None = None) -> s
     if card.exceptions:
         parts.append("## Exceptions to the conformance laws")
         parts += [f"- **{law}**: {reason}" for law, reason in card.exceptions.items()]
-    parts += claims_of(card)
+    parts += ledger_page.claims_section(card)
     parts += [
         f"## {short}",
         f"```python\nfrom assay.{card.family} import {short}\n```",
         reference.reference(card.cls),
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-def claims_of(card: Card) -> list[str]:
-    """What the paper says and what came out, for a method that makes claims."""
-    if not card.claims:
-        return []
-    rows = recorded(card.id)
-    if not rows:
-        return ["## Claims", f"Not run yet: `assay verify {card.id} --record`."]
-    return ["## Claims", _ledger_table(rows), "What was measured and how: [ledger](../ledger.md)."]
-
-
-def _ledger_table(rows: Ledger) -> str:
-    return _table(COLUMNS, [row.cells() for row in rows])
-
-
-def ledger_page() -> str:
-    """All recorded claims, whichever way they came out."""
-    rows = recorded()
-    parts = [
-        "# Ledger of claims",
-        "What papers say beside what we measured, whichever way it came out. The gain is the paired "
-        "difference to the baseline, in the direction of the claim. Code writes the verdict: a claim *holds* "
-        "if the whole 95 % interval of the gain lies where the paper says, *does not hold* if all of it "
-        "lies elsewhere, and is *undecided* otherwise, also where a trial failed. "
-        "`assay verify --record` runs the claims and renews this page.",
-        ", ".join(f"{n} {verdict}" for verdict, n in rows.counts().items() if n) or "Nothing is recorded yet",
-    ]
-    for method in dict.fromkeys(row.method for row in rows):
-        parts += [f"## {all_cards()[method].name}", _ledger_table(rows.of(method))]
-        for row in rows.of(method):
-            where = f"on {row.dataset}" if row.dataset else "on data drawn from a known law"
-            unit = f", in {row.unit}" if row.unit else ""
-            parts.append(
-                f"**{row.claim}**: {row.statement} ({row.where}). Expected: {row.expectation}. "
-                f"Measured {where}{unit}, {row.seeds} seeds, {row.date}: `{row.command}`"
-            )
     return "\n\n".join(parts) + "\n"
 
 
@@ -154,7 +116,7 @@ def pages(examples: Mapping[str, method_examples.Outcome] | None = None) -> dict
     out = {f"methods/{card.id}.md": method_page(card, ran.get(card.id)) for card in all_cards().values()}
     return {
         "methods/index.md": methods_index(),
-        "ledger.md": ledger_page(),
+        "ledger.md": ledger_page.ledger_page(),
         "reference.md": reference.reference_page(),
         **out,
     }
@@ -174,8 +136,9 @@ def chart_style() -> str:
 """
     return (
         f".assay-figure {{ {LIGHT} --panel: var(--md-default-bg-color); }}\n"
-        f'[data-md-color-scheme="slate"] .assay-figure {{ {DARK} --panel: var(--md-default-bg-color); }}\n'
-        f"{CHART_STYLE}\n{layout}"
+        f'[data-md-color-scheme="slate"] .assay-figure {{ {DARK} --panel: var(--md-default-bg-color); '
+        "--band: #2b3d4c; }\n"
+        f"{CHART_STYLE}\n{layout}\n{ledger_page.STYLE}"
     )
 
 
