@@ -109,22 +109,6 @@ def data_of(card: Card) -> str:
     return str(card.example.get("data", _DATA[template(card)]))
 
 
-#: task -> what the command line wants for a table of one's own
-_COMMAND = {
-    "region": "FILE --target COLUMN,COLUMN",
-    "online": "FILE --target COLUMN --time COLUMN",
-    "predictive": "FILE --target COLUMN --task predictive",
-    "poisoning": "FILE --target COLUMN --task poisoning",
-    "attack": "FILE --target COLUMN --task attack",
-}
-
-
-def arguments(card: Card) -> str:
-    """File, columns and task on the command line."""
-    given = _COMMAND.get(card.task, "FILE --target COLUMN")
-    return f"{given} --group COLUMN" if card.needs_groups else given
-
-
 def _arguments(card: Card) -> dict[str, Any]:
     return {**card.defaults, **card.example.get("arguments", {})}
 
@@ -139,31 +123,28 @@ def code(card: Card) -> str:
         arguments = {"estimator": model, **arguments}
     arguments |= {name: value for name, value in (("alpha", 0.1), ("random_state", 0)) if name in taken}
     beside = _BASELINE if card.id == _REFERENCE else {"class": get_card(_REFERENCE).cls, "random_state": 0}
-    calls = {"METHOD": {"class": card.cls, **arguments}, "REFERENCE": beside}
-    words = {
+    name = beside["class"].rpartition(":")[2] if beside is _BASELINE else _REFERENCE
+    stand_for = {
+        "METHOD": {"class": card.cls, **arguments},
+        "REFERENCE": beside,
         "NAME": card.id,
-        "PLAIN": beside["class"].rpartition(":")[2] if beside is _BASELINE else _REFERENCE,
+        "PLAIN": name,
     }
     imports: set[tuple[str, str]] = set()
 
     def filled(found: re.Match[str]) -> str:
-        name = found["name"]
-        if name in words:
-            return words[name]
-        value = calls[name]
-        return _literal(value, imports, len(found["before"]), len(found["after"]))
+        value = stand_for[found[0]]
+        if isinstance(value, str):
+            return value
+        start, end = found.string.rfind("\n", 0, found.start()), found.string.find("\n", found.end())
+        others = found.start() - start - 1 + end - found.end()
+        return _literal(value, imports, others)
 
-    parts = [(FOLDER / "data" / f"{data_of(card)}.py"), FOLDER / f"{kind}.py"]
     bodies = []
-    for path in parts:
+    for path in (FOLDER / "data" / f"{data_of(card)}.py", FOLDER / f"{kind}.py"):
         body, found = _without_imports(path.read_text(encoding="utf-8"))
         imports |= found
-        placeholder = r"^(?P<before>.*)\b(?P<name>METHOD|REFERENCE|NAME|PLAIN)\b(?P<after>.*)$"
-        while re.search(placeholder, body, re.MULTILINE):
-            body = re.sub(
-                placeholder, lambda m: m["before"] + filled(m) + m["after"], body, flags=re.MULTILINE
-            )
-        bodies.append(body.strip("\n"))
+        bodies.append(re.sub(rf"\b({'|'.join(stand_for)})\b", filled, body + "\n").strip("\n"))
     return "\n\n".join([_import_lines(imports), *bodies]) + "\n"
 
 
@@ -195,16 +176,19 @@ def _import_lines(found: set[tuple[str, str]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _literal(value: Any, imports: set[tuple[str, str]], before: int = 0, after: int = 0) -> str:
-    """A value of a card as Python; a table with a class is a call, on several lines where one is too long."""
+def _literal(value: Any, imports: set[tuple[str, str]], others: int = 0) -> str:
+    """A value of a card as Python; a table with a class is a call, on several lines where one is too long.
+
+    ``others``: characters on its line before and after it.
+    """
     if isinstance(value, Mapping) and "class" in value:
         module, _, name = value["class"].partition(":")
         imports.add((_public(value["class"]) or module, name))
         given = [(k, v) for k, v in value.items() if k != "class"]
         flat = f"{name}({', '.join(f'{k}={_literal(v, imports)}' for k, v in given)})"
-        if before + len(flat) + after <= _WIDTH:
+        if others + len(flat) <= _WIDTH:
             return flat
-        inner = [textwrap.indent(f"{k}={_literal(v, imports, 4 + len(k))},", "    ") for k, v in given]
+        inner = [textwrap.indent(f"{k}={_literal(v, imports, 6 + len(k))},", "    ") for k, v in given]
         return "\n".join([f"{name}(", *inner, ")"])
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         inner = [textwrap.indent(f"{_literal(item, imports)},", "    ") for item in value]
