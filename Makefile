@@ -43,7 +43,7 @@ test-long: $(VENV)/.dev ## long campaigns: kill -9 and resume, claims in full
 lint: $(VENV)/.dev ## ruff, mypy, import directions
 	.ci/run lint
 
-docs: $(VENV)/.dev ## the documentation, in site/
+docs: $(VENV)/.dev ## the documentation, in site/; EXAMPLES=no runs none of its code
 	SITE=site .ci/run docs
 
 readme: $(VENV)/.dev ## rewrite the parts of README.md that come from the cards

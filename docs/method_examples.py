@@ -33,8 +33,8 @@ import assay
 from assay.core.cards import Card, all_cards, get_card
 
 FOLDER = Path(__file__).with_name("examples")
-#: set it to "skip" to build the site without running the examples: to look at prose
-SWITCH = "ASSAY_EXAMPLES"
+#: set it to "no" to build the site without running the examples, for work on words
+SWITCH = "EXAMPLES"
 PROCESSES = 2
 _WIDTH = 80
 
@@ -319,13 +319,13 @@ def section(card: Card, outcome: Outcome | None) -> list[str]:
     )
     parts = ["## Example", str(about), f"```python\n{code(card)}```"]
     if outcome is None:
-        return [*parts, f"Not run in this build ({SWITCH}=skip)."]
+        return [*parts, f"Not run in this build ({SWITCH}=no)."]
     return [*parts, f"prints\n\n```text\n{outcome.printed}```", outcome.words, outcome.picture]
 
 
 def outcomes(cards: Iterable[Card]) -> dict[str, Outcome]:
     """What came out of all examples; nothing where the switch says to skip them."""
-    if os.environ.get(SWITCH) == "skip":
+    if os.environ.get(SWITCH) == "no":
         return {}
     return run_all(card for card in cards if has_example(card) and not card.missing)
 

@@ -220,10 +220,11 @@ def test_arff_is_read_with_its_types(tmp_path):
         ("y real", "y string", r"ARFF with .*numbers, dates and nominal values are read"),
         ("1.5,sunny,2", "{0 1.5}", r"sparse rows is not read"),
         ("1.5,sunny,2", "1.5,fog,2", r"the ARFF file cannot be read: .*fog"),
+        ("1.5,sunny,2", "1.5\r,sunny,2", r"the ARFF file cannot be read: .*new-line"),
         (ARFF[ARFF.index("1.5,") :], "", r"has no rows after @data"),
     ],
 )
 def test_arff_that_cannot_be_read(tmp_path, old, new, message):
-    (tmp_path / "a.arff").write_text(ARFF.replace(old, new))
+    (tmp_path / "a.arff").write_text(ARFF.replace(old, new), newline="")
     with pytest.raises(DataError, match=message):
         as_table(tmp_path / "a.arff", "y")

@@ -202,6 +202,23 @@ def read_or_refuse(path, content):
             assert len(frame.columns) == len(set(frame.columns))
 
 
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_text_that_is_no_utf_8_is_refused_by_its_column(tmp_path, ending):
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    raw = pa.array([b"good", b"\xc1\xc1"] * 8, type=pa.binary())
+    text = pa.StringArray.from_buffers(16, *raw.buffers()[1:])
+    table = pa.table({"words": text, "y": list(range(16))})
+    path = tmp_path / f"t.{ending}"
+    {"parquet": pa.parquet.write_table, "feather": pa.feather.write_feather}[ending](table, path)
+    with pytest.raises(DataError, match="the column 'words' is damaged"):
+        as_table(str(path), "y")
+    with pytest.raises(DataError, match="the column 'words' is damaged"):
+        list(read_batches(path, 7))
+
+
 FEW = settings(max_examples=200, deadline=20_000, suppress_health_check=list(HealthCheck))
 
 

@@ -48,35 +48,6 @@ def test_the_documents_show_every_command():
     assert shown >= set(cli.list_commands(None))
 
 
-_PYTHON = [
-    pytest.param(path, i, id=f"{path.name}-{i}")
-    for path in (
-        ROOT / "README.md",
-        *(
-            ROOT / "docs" / name
-            for name in (
-                "start.md",
-                "production.md",
-                "many-machines.md",
-                "streamline.md",
-                "tasks/predictive.md",
-            )
-        ),
-    )
-    for i in range(len(blocks(path, "python")))
-]
-
-
-@pytest.mark.parametrize(("path", "position"), _PYTHON)
-@pytest.mark.filterwarnings("error::DeprecationWarning")
-def test_python_blocks_run(path, position, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    _, text = blocks(path, "python")[position]
-    exec(compile(text, f"{path.name}, block {position}", "exec"), {"__name__": "__main__"})
-    if "to_html" in text:
-        assert (tmp_path / "report.html").stat().st_size > 1000
-
-
 def generator():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     module = importlib.util.module_from_spec(spec)

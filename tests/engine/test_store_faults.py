@@ -67,6 +67,16 @@ def test_flipped_bits_are_never_a_wrong_row_in_full(tmp_path):
     flips(20_000)(tmp_path)
 
 
+def test_a_store_whose_tables_have_names_that_are_no_text_is_refused(tmp_path):
+    path = tmp_path / "runs.db"
+    content = filled(path)
+    for rest in tmp_path.glob("runs.db-*"):
+        rest.unlink()
+    path.write_bytes(content.replace(b"CREATE TABLE trials", b"CR\xd2ATE TABLE trials"))
+    with pytest.raises(StoreError, match="it is damaged"), Store(path):
+        pass
+
+
 def test_a_number_changed_in_the_file_is_reported(tmp_path):
     path = tmp_path / "runs.db"
     filled(path)

@@ -39,7 +39,7 @@ def read_arff(text: str, path: Path) -> pd.DataFrame:
         raise DataError(
             f"{path}: ARFF with {error}; numbers, dates and nominal values are read. Save it as CSV"
         ) from error
-    except (arff.ArffError, ValueError, IndexError, StopIteration) as error:
+    except (arff.ArffError, csv.Error, ValueError, IndexError, StopIteration) as error:
         raise DataError(f"{path}: the ARFF file cannot be read: {error}") from error
     finally:
         csv.field_size_limit(limit)  # SciPy lifts it for the whole process

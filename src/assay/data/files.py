@@ -369,11 +369,23 @@ def arrow_frame(table: Any, where: str, *, exact: bool = False) -> pd.DataFrame:
     _refuse_duplicates(list(table.column_names), where)
     keep = [name for name in table.column_names if not re.fullmatch(r"__index_level_\d+__", name)]
     chosen = table.select(keep)
+    _refuse_broken_text(chosen, where)
     options: dict[str, Any] = {}
     if exact and any(_is_broken_integer(column) for column in chosen.columns):
         options["types_mapper"] = _nullable_integer
     frame: pd.DataFrame = chosen.to_pandas(ignore_metadata=True, date_as_object=False, **options)
     return frame
+
+
+def _refuse_broken_text(table: Any, where: str) -> None:
+    """Arrow takes bytes for text on trust; pandas would fail on them later, somewhere."""
+    import pyarrow as pa
+
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{where}the column {name!r} is damaged ({error})") from error
 
 
 def _is_broken_integer(column: Any) -> bool:

@@ -288,9 +288,10 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"cannot {doing} the store {self.path}: {_explain(error)}") from error
         except (ValueError, TypeError, KeyError) as error:
-            if doing != "read":
+            # text that is no UTF-8 is the file's, whatever is done: SQLite quotes it in its errors
+            if doing != "read" and not isinstance(error, UnicodeDecodeError):
                 raise
-            raise StoreError(f"cannot read the store {self.path}: {_damaged(error)}") from error
+            raise StoreError(f"cannot {doing} the store {self.path}: {_damaged(error)}") from error
 
 
 def _hash(values: Sequence[Any]) -> str:
