@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import io
 import json
+import linecache
 import os
 import queue
 import re
@@ -239,13 +240,14 @@ def _readings() -> dict[str, Any]:
 def run(card: Card) -> Outcome:
     """Run the example of one method in this process."""
     reading = _readings()[template(card)]
-    text, printed = code(card), io.StringIO()
+    text, printed, name = code(card), io.StringIO(), f"<example of {card.id}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)  # for tracebacks
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(printed):
         warnings.simplefilter("default")
         try:
             names: dict[str, Any] = {"__name__": "__main__"}
-            exec(compile(text, f"<example of {card.id}>", "exec"), names)
+            exec(compile(text, name, "exec"), names)
             found = reading(card.id, data_of(card), names)
             words, picture = found.words, found.picture
         except Exception:

@@ -103,6 +103,7 @@ def test_a_failing_example_stops_the_build_by_name(tmp_path):
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "the example of full-ridge failed" in ended.stderr
+    assert "\n    1 / 0\n" in ended.stderr
     assert "ZeroDivisionError" in ended.stderr
     assert "ogd" not in ended.stderr
 
