@@ -80,6 +80,22 @@ def methods_index() -> str:
     )
 
 
+#: task -> what the command line wants to be told of a table
+_COMMAND = {
+    "region": "FILE --target COLUMN,COLUMN",
+    "online": "FILE --target COLUMN --time COLUMN",
+    "predictive": "FILE --target COLUMN --task predictive",
+    "poisoning": "FILE --target COLUMN --task poisoning",
+    "attack": "FILE --target COLUMN --task attack",
+}
+
+
+def _columns(card: Card) -> str:
+    """File, columns and task on the command line."""
+    given = _COMMAND.get(card.task, "FILE --target COLUMN")
+    return f"{given} --group COLUMN" if card.needs_groups else given
+
+
 def method_page(card: Card, example: method_examples.Outcome | None = None) -> str:
     """The page of one method: its card, its worked example, its claims, its class."""
     short = card.cls.partition(":")[2]
@@ -96,7 +112,7 @@ def method_page(card: Card, example: method_examples.Outcome | None = None) -> s
     parts += method_examples.section(card, example)
     parts += [
         "## On your own table",
-        f"```sh\nassay compare {method_examples.arguments(card)} --methods {card.id}\n```",
+        f"```sh\nassay compare {_columns(card)} --methods {card.id}\n```",
     ]
     if card.exceptions:
         parts.append("## Exceptions to the conformance laws")

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import io
 import json
+import linecache
 import os
 import queue
 import re
@@ -33,8 +34,8 @@ import assay
 from assay.core.cards import Card, all_cards, get_card
 
 FOLDER = Path(__file__).with_name("examples")
-#: set it to "skip" to build the site without running the examples: to look at prose
-SWITCH = "ASSAY_EXAMPLES"
+#: set it to "no" to build the site without running the examples, for work on words
+SWITCH = "EXAMPLES"
 PROCESSES = 2
 _WIDTH = 80
 
@@ -109,22 +110,6 @@ def data_of(card: Card) -> str:
     return str(card.example.get("data", _DATA[template(card)]))
 
 
-#: task -> what the command line wants for a table of one's own
-_COMMAND = {
-    "region": "FILE --target COLUMN,COLUMN",
-    "online": "FILE --target COLUMN --time COLUMN",
-    "predictive": "FILE --target COLUMN --task predictive",
-    "poisoning": "FILE --target COLUMN --task poisoning",
-    "attack": "FILE --target COLUMN --task attack",
-}
-
-
-def arguments(card: Card) -> str:
-    """File, columns and task on the command line."""
-    given = _COMMAND.get(card.task, "FILE --target COLUMN")
-    return f"{given} --group COLUMN" if card.needs_groups else given
-
-
 def _arguments(card: Card) -> dict[str, Any]:
     return {**card.defaults, **card.example.get("arguments", {})}
 
@@ -139,31 +124,28 @@ def code(card: Card) -> str:
         arguments = {"estimator": model, **arguments}
     arguments |= {name: value for name, value in (("alpha", 0.1), ("random_state", 0)) if name in taken}
     beside = _BASELINE if card.id == _REFERENCE else {"class": get_card(_REFERENCE).cls, "random_state": 0}
-    calls = {"METHOD": {"class": card.cls, **arguments}, "REFERENCE": beside}
-    words = {
+    name = beside["class"].rpartition(":")[2] if beside is _BASELINE else _REFERENCE
+    stand_for = {
+        "METHOD": {"class": card.cls, **arguments},
+        "REFERENCE": beside,
         "NAME": card.id,
-        "PLAIN": beside["class"].rpartition(":")[2] if beside is _BASELINE else _REFERENCE,
+        "PLAIN": name,
     }
     imports: set[tuple[str, str]] = set()
 
     def filled(found: re.Match[str]) -> str:
-        name = found["name"]
-        if name in words:
-            return words[name]
-        value = calls[name]
-        return _literal(value, imports, len(found["before"]), len(found["after"]))
+        value = stand_for[found[0]]
+        if isinstance(value, str):
+            return value
+        start, end = found.string.rfind("\n", 0, found.start()), found.string.find("\n", found.end())
+        others = found.start() - start - 1 + end - found.end()
+        return _literal(value, imports, others)
 
-    parts = [(FOLDER / "data" / f"{data_of(card)}.py"), FOLDER / f"{kind}.py"]
     bodies = []
-    for path in parts:
+    for path in (FOLDER / "data" / f"{data_of(card)}.py", FOLDER / f"{kind}.py"):
         body, found = _without_imports(path.read_text(encoding="utf-8"))
         imports |= found
-        placeholder = r"^(?P<before>.*)\b(?P<name>METHOD|REFERENCE|NAME|PLAIN)\b(?P<after>.*)$"
-        while re.search(placeholder, body, re.MULTILINE):
-            body = re.sub(
-                placeholder, lambda m: m["before"] + filled(m) + m["after"], body, flags=re.MULTILINE
-            )
-        bodies.append(body.strip("\n"))
+        bodies.append(re.sub(rf"\b({'|'.join(stand_for)})\b", filled, body + "\n").strip("\n"))
     return "\n\n".join([_import_lines(imports), *bodies]) + "\n"
 
 
@@ -195,16 +177,19 @@ def _import_lines(found: set[tuple[str, str]]) -> str:
     return "\n\n".join(blocks)
 
 
-def _literal(value: Any, imports: set[tuple[str, str]], before: int = 0, after: int = 0) -> str:
-    """A value of a card as Python; a table with a class is a call, on several lines where one is too long."""
+def _literal(value: Any, imports: set[tuple[str, str]], others: int = 0) -> str:
+    """A value of a card as Python; a table with a class is a call, on several lines where one is too long.
+
+    ``others``: characters on its line before and after it.
+    """
     if isinstance(value, Mapping) and "class" in value:
         module, _, name = value["class"].partition(":")
         imports.add((_public(value["class"]) or module, name))
         given = [(k, v) for k, v in value.items() if k != "class"]
         flat = f"{name}({', '.join(f'{k}={_literal(v, imports)}' for k, v in given)})"
-        if before + len(flat) + after <= _WIDTH:
+        if others + len(flat) <= _WIDTH:
             return flat
-        inner = [textwrap.indent(f"{k}={_literal(v, imports, 4 + len(k))},", "    ") for k, v in given]
+        inner = [textwrap.indent(f"{k}={_literal(v, imports, 6 + len(k))},", "    ") for k, v in given]
         return "\n".join([f"{name}(", *inner, ")"])
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         inner = [textwrap.indent(f"{_literal(item, imports)},", "    ") for item in value]
@@ -255,13 +240,14 @@ def _readings() -> dict[str, Any]:
 def run(card: Card) -> Outcome:
     """Run the example of one method in this process."""
     reading = _readings()[template(card)]
-    text, printed = code(card), io.StringIO()
+    text, printed, name = code(card), io.StringIO(), f"<example of {card.id}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)  # for tracebacks
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(printed):
         warnings.simplefilter("default")
         try:
             names: dict[str, Any] = {"__name__": "__main__"}
-            exec(compile(text, f"<example of {card.id}>", "exec"), names)
+            exec(compile(text, name, "exec"), names)
             found = reading(card.id, data_of(card), names)
             words, picture = found.words, found.picture
         except Exception:
@@ -335,13 +321,13 @@ def section(card: Card, outcome: Outcome | None) -> list[str]:
     )
     parts = ["## Example", str(about), f"```python\n{code(card)}```"]
     if outcome is None:
-        return [*parts, f"Not run in this build ({SWITCH}=skip)."]
+        return [*parts, f"Not run in this build ({SWITCH}=no)."]
     return [*parts, f"prints\n\n```text\n{outcome.printed}```", outcome.words, outcome.picture]
 
 
 def outcomes(cards: Iterable[Card]) -> dict[str, Outcome]:
     """What came out of all examples; nothing where the switch says to skip them."""
-    if os.environ.get(SWITCH) == "skip":
+    if os.environ.get(SWITCH) == "no":
         return {}
     return run_all(card for card in cards if has_example(card) and not card.missing)
 

@@ -70,6 +70,16 @@ def test_every_method_has_a_page_that_names_its_class_and_paper():
         assert f"[{card.id}]({card.id}.md)" in pages["methods/index.md"]
 
 
+def test_the_command_on_every_methods_page_parses():
+    for path, page in generator().pages().items():
+        for line in re.findall(r"^assay compare .*", page, re.MULTILINE):
+            argv = shlex.split(line)[1:]
+            with cli.make_context("assay", argv, obj=State()) as context:
+                command = cli.get_command(context, "compare")
+                command.make_context("compare", argv[1:], parent=context).close()
+            assert path.startswith("methods/")
+
+
 def test_docstrings_become_lists():
     import reference
 

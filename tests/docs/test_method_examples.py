@@ -103,6 +103,7 @@ def test_a_failing_example_stops_the_build_by_name(tmp_path):
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "the example of full-ridge failed" in ended.stderr
+    assert "\n    1 / 0\n" in ended.stderr
     assert "ZeroDivisionError" in ended.stderr
     assert "ogd" not in ended.stderr
 
@@ -124,10 +125,10 @@ def test_a_process_that_dies_takes_one_method_along(monkeypatch, tmp_path):
 
 
 def test_examples_can_be_skipped_and_the_page_says_so(monkeypatch):
-    monkeypatch.setenv(method_examples.SWITCH, "skip")
+    monkeypatch.setenv(method_examples.SWITCH, "no")
     assert method_examples.outcomes(all_cards().values()) == {}
     page = method_examples.section(get_card("split"), None)
-    assert page[-1] == "Not run in this build (ASSAY_EXAMPLES=skip)."
+    assert page[-1] == "Not run in this build (EXAMPLES=no)."
     missing = replace(get_card("split"), requires=("torch",))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert (
