@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -249,17 +251,38 @@ def written_parts() -> list[tuple[Path, str, str]]:
 
 
 def run_example(text: str) -> str:
-    """README.md with the first comparison run anew: its picture is written, its answer put in."""
+    """README.md with the first comparison run anew: its pictures are written, its answer put in."""
     from assay.cli.answer import fitted_table
 
     store = ROOT / "build" / "example.db"
     store.parent.mkdir(exist_ok=True)
     result = assay.compare("diamonds", seeds=5, workers=2, store=store)
-    picture = ROOT / "docs" / "images" / "diamonds.svg"
-    result.plot().save(picture)
+    images = ROOT / "docs" / "images"
+    result.plot().save(images / "diamonds.svg")
+    photograph(result.to_html(store.with_name("example.html")), images / "report.png")
     head, *rows = result.rows()
     verdict = textwrap.fill(result.verdict(), 100)
     return replace_part(text, "example", f"```text\n{fitted_table(head, rows)}\n\n{verdict}\n```")
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """The head of a report as a browser shows it, down to its table.
+
+    Raises
+    ------
+    SystemExit
+        There is no Chromium, or it made no picture.
+    """
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        raise SystemExit(f"{picture.name} is taken with Chromium, which is not installed")
+    options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1345"]
+    done = subprocess.run(
+        [browser, *options, f"--screenshot={picture}", page.resolve().as_uri()],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{browser} took no picture: {done.stderr[-500:]}")
 
 
 def outdated() -> list[Path]:
