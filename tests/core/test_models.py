@@ -6,7 +6,13 @@ import torch
 from sklearn.linear_model import LinearRegression
 
 from assay.core.errors import DataError, MethodError
-from assay.core.models import is_torch_module, predict_probabilities, predict_values, run_torch
+from assay.core.models import (
+    asked_once,
+    is_torch_module,
+    predict_probabilities,
+    predict_values,
+    run_torch,
+)
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 
@@ -101,3 +107,22 @@ def test_logits_become_probabilities_that_sum_to_one():
     proba, outputs = predict_probabilities(network(4).eval(), X)
     assert outputs == "logits"
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_model_is_asked_once_for_the_same_rows():
+    calls = []
+
+    def model(rows):
+        calls.append(len(rows))
+        return rows.sum(axis=1)
+
+    with asked_once():
+        first = predict_values(model, X)
+        np.testing.assert_array_equal(predict_values(model, X), first)
+        predict_values(model, X[:4])
+        predict_values(lambda rows: model(rows) + 1, X)
+        assert calls == [30, 4, 30]
+        with asked_once():  # one inside another begins anew
+            predict_values(model, X)
+    predict_values(model, X)
+    assert calls == [30, 4, 30, 30, 30]

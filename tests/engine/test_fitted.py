@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import assay
 from assay.core.archive import BrokenArchive, read_archive, write_archive
@@ -204,3 +206,44 @@ def test_a_killed_save_leaves_the_former_file(tmp_path):
         child.send_signal(signal.SIGKILL)
         child.wait()
         assert type(assay.load(path)).__name__ == "SplitConformalRegressor"
+
+
+class CountingRegressor(LinearRegression):
+    asked: ClassVar[list[int]] = []
+
+    def predict(self, X):
+        self.asked.append(len(X))
+        return super().predict(X)
+
+
+class CountingClassifier(LogisticRegression):
+    asked: ClassVar[list[int]] = []
+
+    def predict_proba(self, X):
+        self.asked.append(len(X))
+        return super().predict_proba(X)
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "target", "calls"),
+    [
+        ("split", CountingRegressor, "price", 1),
+        ("normalized", CountingRegressor, "price", 2),  # its model of the centre and that of the spread
+        ("ellipsoid", CountingRegressor, "price,area", 1),  # of both targets
+        ("lac", CountingClassifier, "town", 1),
+        ("aps", CountingClassifier, "town", 1),
+    ],
+)
+def test_a_prediction_and_its_set_ask_the_model_once(homes, method, model, target, calls):
+    fitted = assay.fit(homes[:300], target, method=method, model=model())
+    new = homes[300:].drop(columns=target.split(","))
+    X = fitted.prepare(new[list(fitted.schema.names)])
+    model.asked.clear()
+    answers = fitted.predict(new)
+    assert model.asked == [len(new)] * calls
+    np.testing.assert_array_equal(
+        answers.filter(like="prediction").to_numpy().squeeze(), fitted.method.predict(X)
+    )
+    if target == "price":
+        interval = fitted.method.predict_interval(X)
+        np.testing.assert_array_equal(answers[["lower", "upper"]].to_numpy(), interval)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,35 @@ from assay.core.probabilities import is_probability, softmax
 from assay.core.seeds import derive_seed
 
 _TORCH_BATCH = 8192
+#: (model, rows, kind of answer), by identity -> (model, rows, answer), inside of asked_once
+_answers: ContextVar[dict[tuple[int, int, str], tuple[Any, Any, Any]] | None] = ContextVar(
+    "answers", default=None
+)
+
+
+@contextlib.contextmanager
+def asked_once() -> Iterator[None]:
+    """Inside, a model is asked once for the same rows (the same object), whoever wants the answer again.
+
+    A prediction and the interval around it then cost one call of the model. Nothing is kept afterwards;
+    inside, rows and answers must not be written into.
+    """
+    token = _answers.set({})
+    try:
+        yield
+    finally:
+        _answers.reset(token)
+
+
+def _once(model: Any, X: Any, kind: str, ask: Callable[[Any], Any]) -> Any:
+    """``ask(X)``, or inside of :func:`asked_once` what it gave before."""
+    known = _answers.get()
+    if known is None:
+        return ask(X)
+    key = (id(model), id(X), kind)
+    if key not in known:
+        known[key] = (model, X, ask(X))  # both are held, so that their ids stay theirs
+    return known[key][2]
 
 
 def is_torch_module(model: Any) -> bool:
@@ -95,11 +126,11 @@ def predict_values(model: Any, X: Any, *, columns: int = 1) -> FloatArray:
         return np.empty(empty)
     raw: Any
     if hasattr(model, "predict"):
-        raw = model.predict(X)
+        raw = _once(model, X, "predict", model.predict)
     elif is_torch_module(model):
-        raw = run_torch(model, X)
+        raw = _once(model, X, "module", lambda rows: run_torch(model, rows))
     elif callable(model):
-        raw = model(X)
+        raw = _once(model, X, "call", model)
     else:
         raise MethodError(
             f"{type(model).__name__} has no predict and cannot be called; give a fitted scikit-learn "
@@ -149,13 +180,13 @@ def predict_probabilities(model: Any, X: Any, outputs: str | None = None) -> tup
     raw: Any
     two_columns = not hasattr(model, "predict_proba")
     if not two_columns:
-        raw, outputs = model.predict_proba(X), "probabilities"
+        raw, outputs = _once(model, X, "predict_proba", model.predict_proba), "probabilities"
     elif hasattr(model, "decision_function"):
-        raw, outputs = model.decision_function(X), "logits"
+        raw, outputs = _once(model, X, "decision_function", model.decision_function), "logits"
     elif is_torch_module(model):
-        raw = run_torch(model, X)
+        raw = _once(model, X, "module", lambda rows: run_torch(model, rows))
     elif callable(model) and not hasattr(model, "predict"):
-        raw, outputs = model(X), "probabilities"
+        raw, outputs = _once(model, X, "call", model), "probabilities"
     else:
         raise MethodError(
             f"{type(model).__name__} gives no probabilities; give a fitted scikit-learn classifier with "

@@ -21,6 +21,7 @@ from assay.core.archive import BrokenArchive, read_archive, write_archive
 from assay.core.cards import all_cards
 from assay.core.errors import AssayWarning, DataError, MethodError, MissingDependency
 from assay.core.levels import parse_alpha
+from assay.core.models import asked_once
 from assay.core.objects import Decoder, Encoder, NotLoaded, NotSaved, from_json, to_json
 from assay.data.batches import BATCH_ROWS, frame_batches, read_batches
 from assay.data.read import as_frame, as_table
@@ -246,7 +247,9 @@ class FittedMethod:
         frame: pd.DataFrame | None = None,
         notices: Notices | None = None,
     ) -> pd.DataFrame:
-        answers = self.task.answers(self.asked(features, frame, notices))
+        asked = self.asked(features, frame, notices)
+        with asked_once():
+            answers = self.task.answers(asked)
         return pd.DataFrame(answers, index=features.index)
 
     def _groups(self, frame: pd.DataFrame, notices: Notices) -> NDArray[Any] | None:
