@@ -143,8 +143,11 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
     def _set_scores(self, prediction: FloatArray, y: FloatArray, scale: FloatArray) -> None:
         self.floor_ = self._choose_floor(scale)
         spread, self.n_floored_ = self._spread(scale)
-        self.scores_ = np.abs(y - prediction) / spread
-        refuse_nan(self.scores_, "scores")
+        scores = y - prediction
+        np.abs(scores, out=scores)
+        scores /= spread
+        refuse_nan(scores, "scores")
+        self.scores_ = scores
         self.thresholds_ = {}
 
     def _choose_floor(self, scale: FloatArray) -> float:
@@ -153,21 +156,23 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         trained = getattr(self, "_trained_floor", 0.0)
         if trained > 0:
             return float(trained)
-        positive = scale[scale > 0]
+        positive = scale if scale.min(initial=np.inf) > 0 else scale[scale > 0]
         # no positive spread anywhere: any floor gives the same intervals, those of constant width
         return _FLOOR_BARE * float(np.median(positive)) if len(positive) else 1.0
 
     def _spread(self, scale: FloatArray) -> tuple[FloatArray, int]:
         """s + beta with s at least the floor, and how many rows had to be raised."""
-        floored = int(np.count_nonzero(scale < self.floor_))
-        if floored:
+        floored = 0
+        if scale.min(initial=np.inf) < self.floor_:
+            floored = int(np.count_nonzero(scale < self.floor_))
             warnings.warn(
                 f"{floored} of {len(scale)} predicted spreads are below {self.floor_:g} and raised to it; "
                 "a spread model that stays positive, or beta > 0, would make them meaningful",
                 AssayWarning,
                 stacklevel=5,
             )
-        return np.maximum(scale, self.floor_) + self.beta, floored
+            scale = np.maximum(scale, self.floor_)
+        return scale + self.beta if self.beta else scale, floored
 
     def _side_scores(self, side: int, out: FloatArray) -> None:
         out[:] = self.scores_
@@ -176,7 +181,8 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         out = np.empty((len(levels), 2, len(prediction)))
         spread, _ = self._spread(scale)
         for ends, level in zip(out, levels, strict=True):
-            half = self._threshold(level, scratch=ends) * spread
+            threshold = self._threshold(level, scratch=ends)
+            half = np.multiply(threshold, spread, out=ends[1])
             np.subtract(prediction, half, out=ends[0])
             np.add(prediction, half, out=ends[1])
         return out.swapaxes(1, 2)

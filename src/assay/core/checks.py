@@ -139,8 +139,10 @@ def refuse_infinite(array: NDArray[Any], name: str) -> None:
 
 def check_target(y: Any, *, length: int | None = None, name: str = "y") -> FloatArray:
     """(n,) float64 target of a regression: finite numbers."""
-    vector = check_vector(y, name, length=length)
-    refuse_infinite(vector, name)
+    vector = as_vector(y, name, length=length)
+    if not sums_to_finite(vector):
+        refuse_nan(vector, name)
+        refuse_infinite(vector, name)
     return vector
 
 
