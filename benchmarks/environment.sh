@@ -40,8 +40,31 @@ peer TorchCP "drags in a CUDA torch and torchvision: without its dependencies, t
 peer TorchCP "what it imports" pip "torch_geometric==2.8.1" "transformers==5.24.0" tqdm matplotlib
 peer laplace-torch "asks for torchvision: without its dependencies, then those it imports" \
   pip --no-deps -r tests/oracles.txt
-peer suq "its wheel lacks a subpackage: installed to show that; nothing of it is added by hand" \
-  pip --no-deps "suq==0.1.0"
+# what suq 0.1.0 imports from its missing subpackage: pairs (mean, variance and label) to fit a scale by
+complete_suq() {
+  pip --no-deps "suq==0.1.0" tqdm
+  local folder
+  folder="$("$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/suq/utils"
+  mkdir -p "$folder"
+  : >"$folder/__init__.py"
+  cat >"$folder/utils.py" <<'PY'
+import numpy as np
+import torch
+
+
+class torch_dataset(torch.utils.data.Dataset):
+    def __init__(self, mean, variance, label):
+        self.mean = torch.as_tensor(mean)
+        self.rest = torch.as_tensor(np.hstack([variance, label]))
+
+    def __len__(self):
+        return len(self.mean)
+
+    def __getitem__(self, i):
+        return self.mean[i], self.rest[i]
+PY
+}
+peer suq "its wheel lacks suq.utils: the one class that it imports from there is written here" complete_suq
 
 say "what can be imported"
 "$env/bin/python" benchmarks/peers/who.py

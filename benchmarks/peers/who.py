@@ -41,7 +41,7 @@ PEERS = (
     Peer("puncc", "puncc", "deel.puncc.api.prediction", "without its numpy < 2"),
     Peer("TorchCP", "torchcp", "torchcp.classification.score", "without its CUDA torch; torchsort compiled"),
     Peer("laplace-torch", "laplace-torch", "laplace", "without torchvision"),
-    Peer("suq", "suq", "suq", "without its dependencies"),
+    Peer("suq", "suq", "suq", "without its dependencies; the missing suq.utils written by the script"),
 )
 
 #: libraries that one may look for here; none has a counterpart in what assay does today

@@ -62,6 +62,67 @@ def test_memory_and_batches_change_nothing(problem):
             torch.testing.assert_close(other.diagonal[name], values, rtol=1e-12, atol=0)
 
 
+class Twice(nn.Module):
+    """One layer that is called twice, and a weight that is used outside of its layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.again, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.again(torch.tanh(self.again(x)))))
+
+
+class Outside(Twice):
+    def forward(self, x):
+        return self.last(torch.tanh(self.again(x))) + 0.5 * x @ self.last.weight.T
+
+
+def by_brute_force(net, X):
+    """The diagonal from one Jacobian a row and weight."""
+    total = {name: torch.zeros_like(p) for name, p in net.named_parameters()}
+    for row in X:
+        f = net(row[None])[0]
+        p = f.softmax(-1).detach()
+        slopes = [torch.autograd.grad(f[k], list(net.parameters()), retain_graph=True) for k in range(len(f))]
+        for i, name in enumerate(total):
+            jacobian = torch.stack([slope[i] for slope in slopes])
+            mean = torch.tensordot(p, jacobian, 1)
+            total[name] += torch.tensordot(p, jacobian.square(), 1) - mean.square()
+    return total
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        Twice(),
+        Outside(),
+        nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 3)),
+        nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)),
+    ],
+    ids=["called-twice", "used-outside", "in-place", "another-layer"],
+)
+def test_the_diagonal_is_exact_whatever_the_network(net):
+    torch.manual_seed(1)
+    net, X = net.double(), torch.randn(9, 4).double()
+    found, expected = diag_ggn(net, X).diagonal, by_brute_force(net, X)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-12)
+
+
+def test_activations_that_write_over_their_input_change_no_kronecker_factor():
+    torch.manual_seed(1)
+    layers = [nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)]
+    X = torch.randn(9, 4).double()
+    plain = kron_ggn(nn.Sequential(*layers).double(), X)
+    layers[1] = nn.ReLU(inplace=True)
+    found = kron_ggn(nn.Sequential(*layers).double(), X)
+    for name, factor in plain.factors.items():
+        torch.testing.assert_close(found.factors[name].precision(1.0, False), factor.precision(1.0, False))
+    with pytest.raises(MethodError, match="'again' is called 2 times"):
+        kron_ggn(Twice(), torch.randn(3, 4))
+
+
 def test_sketches_are_unbiased_over_sequences():
     torch.manual_seed(0)
     net = CausalTransformer(5, 4, width=8, depth=1, heads=2)

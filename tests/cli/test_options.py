@@ -34,3 +34,15 @@ def test_outputs_are_refused_before_the_work(tmp_path):
     with pytest.raises(DataError, match="is a folder"):
         options.check_writable(tmp_path)
     options.check_writable(tmp_path / "out.html")
+
+
+def test_no_output_takes_the_place_of_an_input_or_another_output(tmp_path):
+    (tmp_path / "data.csv").write_text("a")
+    (tmp_path / "link.csv").symlink_to("data.csv")
+    read = (None, str(tmp_path / "data.csv"))
+    for path in (tmp_path / "data.csv", tmp_path / "link.csv", tmp_path / "." / "data.csv"):
+        with pytest.raises(DataError, match="it is read too"):
+            options.check_outputs((None, path), *read)
+    with pytest.raises(DataError, match="written twice"):
+        options.check_outputs((tmp_path / "out", tmp_path / ".." / tmp_path.name / "out"), *read)
+    options.check_outputs((tmp_path / "one", None, tmp_path / "two"), *read)

@@ -11,6 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from assay.bayes.linear_layers import (
+    is_layerwise,
+    layerwise_squares,
+    linear_layers,
+    linear_pass,
+    output_tensor,
+)
 from assay.core.errors import AssayWarning, DataError, MethodError
 from assay.core.models import import_torch
 from assay.networks.selection import Selection, selected_names
@@ -161,14 +168,6 @@ def working_copy(module: Any, stacklevel: int = 3) -> Any:
     return copied
 
 
-def output_tensor(out: Any) -> Any:
-    """The logits or last hidden state where a model answers with an object, else the answer itself."""
-    for name in ("logits", "last_hidden_state"):
-        if getattr(out, name, None) is not None:
-            return getattr(out, name)
-    return out
-
-
 def plain_attention() -> Any:
     """A context in which attention is plain arithmetic, which ``torch.func`` can batch."""
     return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
@@ -227,9 +226,10 @@ def diag_ggn(
 ) -> DiagonalCurvature:
     """Diagonal of ``H = sum_n J_n' L_n J_n`` over all rows (and places of a sequence).
 
-    L is ``diag(p) - p p'`` for classes and ``I / noise_std^2`` for numbers. Exact by default, with one
-    Jacobian a row; ``sketches=S`` replaces the sum over outputs by S random signs a row, unbiased, for
-    networks with many outputs.
+    L is ``diag(p) - p p'`` for classes and ``I / noise_std^2`` for numbers. Exact by default: where all
+    random weights are in Linear layers that are called once, from what goes into them and is pulled back to
+    them (two rows are compared with the other way first), else with one Jacobian a row. ``sketches=S``
+    replaces the sum over outputs by S random signs a row, unbiased, for networks with many outputs.
 
     Parameters
     ----------
@@ -272,17 +272,13 @@ def diag_ggn(
         pulled = torch.func.vmap(lambda s: pull(times_root(f, s))[0])(signs)
         return {name: pulled[name].square().sum(0) for name in names}
 
-    seen = 0
-    for x in inputs_of(net, data, chosen[names[0]]):
-        if len(x) == 0:
-            continue
-        refuse_not_finite(x, "x")
-        seen += len(x)
+    def row_by_row(x: Any) -> dict[str, Any]:
         with torch.no_grad():
             probe = output(chosen, x[0])
         places, k = probe.shape
         directions = places * k if sketches is None else int(sketches)
         chunk = max(1, int(max_memory // (8 * n_weights * directions)))
+        found = {name: torch.zeros_like(chosen[name], dtype=torch.float64) for name in names}
         for start in range(0, len(x), chunk):
             rows = x[start : start + chunk]
             if sketches is None:
@@ -296,9 +292,27 @@ def diag_ggn(
             with plain_attention():
                 each = pulled(chosen, rows, signs[0] if sketches is None else signs)
             for name in names:
-                total[name] += each[name].sum(0, dtype=torch.float64) / (
+                found[name] += each[name].sum(0, dtype=torch.float64) / (
                     1 if sketches is None else directions
                 )
+        return found
+
+    by_layer: bool | None = None if sketches is None else False  # unknown until there are rows
+    seen = 0
+    for x in inputs_of(net, data, chosen[names[0]]):
+        if len(x) == 0:
+            continue
+        refuse_not_finite(x, "x")
+        seen += len(x)
+        if by_layer is None:
+            by_layer = is_layerwise(net, names, x[:2], times_root, row_by_row)
+        if by_layer:
+            # a row takes no more than its values at all layers and their slopes
+            found = layerwise_squares(net, names, x, times_root, max(1, int(max_memory // (8 * n_weights))))
+        else:
+            found = row_by_row(x)
+        for name in names:
+            total[name] += found[name]
     if seen == 0:
         raise MethodError(_NO_ROWS)
     return DiagonalCurvature(total, _squared_norm(chosen))
@@ -332,40 +346,20 @@ def kron_ggn(
     refuse_shared(net, names)
     chosen, _ = split_weights(net, names)
     times_root = _output_root(likelihood, noise_std)
-    layers = _linear_layers(net, names)
+    layers = linear_layers(net, names)
     inner, outer = dict.fromkeys(layers, 0.0), dict.fromkeys(layers, 0.0)
-    seen: dict[str, Any] = {}
-    hooks = [layer.register_forward_hook(_keeper(seen, path)) for path, layer in layers.items()]
     rows = 0
-    try:
-        with torch.enable_grad():
-            for x in inputs_of(net, data, chosen[names[0]]):
-                if len(x) == 0:
-                    continue
-                refuse_not_finite(x, "x")
-                f = output_tensor(net(x))
-                if f.ndim != 2 or any(a.ndim != 2 for a, _ in seen.values()):
-                    raise MethodError(
-                        "Kronecker factors are there for modules from (n, d) to (n, K) whose layers take "
-                        "(n, d) inputs; use the diagonal"
-                    )
-                rows += len(x)
-                units = torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
-                for c, unit in enumerate(units):
-                    column = times_root(f.detach(), unit.expand_as(f))
-                    pulled = torch.autograd.grad(
-                        f, [out for _, out in seen.values()], column, retain_graph=c + 1 < len(units)
-                    )
-                    for path, d in zip(seen, pulled, strict=True):
-                        d = d.double()
-                        outer[path] = outer[path] + d.T @ d
-                for path, (a, _) in seen.items():
-                    a = a.detach().double()
-                    inner[path] = inner[path] + a.T @ a
-                seen.clear()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for x in inputs_of(net, data, chosen[names[0]]):
+        if len(x) == 0:
+            continue
+        refuse_not_finite(x, "x")
+        rows += len(x)
+        taken, pulled = linear_pass(net, layers, x, times_root)
+        for columns in pulled:
+            for path, d in columns.items():
+                outer[path] = outer[path] + d.T @ d
+        for path, a in taken.items():
+            inner[path] = inner[path] + a.T @ a
     if rows == 0:
         raise MethodError(_NO_ROWS)
     factors: dict[str, KroneckerFactor] = {}
@@ -383,27 +377,6 @@ def eigen(matrix: Any) -> tuple[Any, Any]:
     """Eigenvalues (not below 0) and eigenvectors of a symmetric matrix."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     return values.clamp(min=0), vectors
-
-
-def _keeper(seen: dict[str, Any], path: str) -> Any:
-    def keep(layer: Any, inputs: Any, output: Any) -> None:
-        seen[path] = (inputs[0], output)
-
-    return keep
-
-
-def _linear_layers(net: Any, names: list[str]) -> dict[str, Any]:
-    layers: dict[str, Any] = {}
-    for name in names:
-        path = name.rpartition(".")[0]
-        layer = net.get_submodule(path)
-        if not isinstance(layer, torch.nn.Linear):
-            raise MethodError(
-                f"Kronecker factors are there for Linear layers; {name!r} belongs to a "
-                f"{type(layer).__name__}: leave it out with params=, or use the diagonal"
-            )
-        layers[path] = layer
-    return layers
 
 
 def split_weights(net: Any, names: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:

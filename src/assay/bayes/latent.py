@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from assay.bayes.curvature import MAX_MEMORY, output_tensor, plain_attention, split_weights
+from assay.bayes.curvature import MAX_MEMORY, plain_attention, split_weights
+from assay.bayes.linear_layers import output_tensor
 from assay.bayes.posterior import GaussianPosterior
 from assay.core.checks import FloatArray, to_numpy
 from assay.core.models import import_torch

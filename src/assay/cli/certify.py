@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli import text
-from assay.cli.options import FILE, alpha_option, check_writable, drop_option, json_option
+from assay.cli.options import FILE, alpha_option, check_outputs, drop_option, json_option
 
 if TYPE_CHECKING:
     from assay.engine.certify import CertifiedTable
@@ -72,9 +72,7 @@ def certify(
     assay certify data.csv --target y
     assay certify data.csv --target y --model sklearn.tree:DecisionTreeClassifier --partitions 50
     """
-    for path in (rows, json_file):
-        if path is not None:
-            check_writable(path)
+    check_outputs((rows, json_file), data)
 
     from assay.engine.certify import certify as run
 

@@ -14,6 +14,7 @@ from assay.cli.main import State
 from assay.cli.options import (
     FILE,
     alpha_option,
+    check_outputs,
     check_writable,
     drop_option,
     json_option,
@@ -172,9 +173,7 @@ def compare(
     """
     if (data is None) == (proba is None):
         raise click.UsageError("give one FILE: a table, or class probabilities as --proba FILE")
-    for path in (report, json_file):
-        if path is not None:
-            check_writable(path)
+    check_outputs((report, json_file), data, proba, shifted, store_path(store))
     if report is None:
         check_writable(default_report("data"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -77,6 +78,15 @@ def existing_store(given: Path | None) -> Path:
     if not path.exists():
         raise DataError(f"there is no store at {path}; `assay compare` makes one, --store names another")
     return path
+
+
+def check_outputs(outputs: Sequence[Path | None], *read: str | Path | None) -> None:
+    """:func:`check_writable` for several output files, which must not be one file either."""
+    named = [path for path in outputs if path is not None]
+    for i, path in enumerate(named):
+        check_writable(path, *read)
+        if any(path.resolve() == other.resolve() for other in named[:i]):
+            raise DataError(f"{path} is to be written twice, with other content; name another file")
 
 
 def check_writable(path: Path, *read: str | Path | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from assay.cli.compare import default_report, finish
-from assay.cli.options import FILE, check_writable, existing_store, json_option, store_option
+from assay.cli.options import FILE, check_outputs, existing_store, json_option, store_option
 
 
 @click.command()
@@ -27,9 +27,7 @@ def report(run: str, store: Path | None, page: Path | None, json_file: Path | No
     RUN is an id of `assay runs`, the beginning of one, or last.
     """
     path = existing_store(store)
-    for file in (page, json_file):
-        if file is not None:
-            check_writable(file)
+    check_outputs((page, json_file), path)
 
     from assay.engine.comparison import Comparison
     from assay.engine.store import Store
