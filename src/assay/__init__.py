@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "compare": "assay.engine.api",
     "certify": "assay.engine.certify",
-    "fit": "assay.engine.fitted",
+    "fit": "assay.engine.fitting",
     "load": "assay.engine.fitted",
     "save": "assay.engine.fitted",
     "FittedMethod": "assay.engine.fitted",

@@ -55,7 +55,7 @@ def fit(
     assay fit --from last -o price.assay
     """
     check_writable(out, data)
-    from assay.engine.fitted import fit as run_fit
+    from assay.engine.fitting import fit as run_fit
 
     asked = {
         "target": target,
