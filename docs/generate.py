@@ -173,7 +173,9 @@ def on_files(files: Any, config: Any) -> Any:
 def on_config(config: Any) -> Any:
     """MkDocs calls this first; the pages of the methods go into the menu."""
     entry = next(item for item in config.nav if "Methods" in item)
-    groups = [{task.capitalize(): [f"methods/{card.id}.md" for card in of]} for task, of in _by_task().items()]
+    groups = [
+        {task.capitalize(): [f"methods/{card.id}.md" for card in of]} for task, of in _by_task().items()
+    ]
     entry["Methods"] = ["methods/index.md", *groups]
     return config
 
