@@ -66,6 +66,28 @@ def test_batch_normalisation_is_run_for_each_draw():
     assert not torch.equal(method._buffers[0]["1.running_mean"], method._buffers[1]["1.running_mean"])
 
 
+def test_validation_rows_choose_the_rate():
+    X, y = classes()
+    made = {}
+    for rate in ("validation", 0.01, 0.001, 0.0001):
+        made[rate] = SWAG(learning_rate=rate, n_samples=5, epochs=6, training=SHORT, random_state=0).fit(X, y)
+    held = made[0.01].network_.validation_rows
+    likelihood = {rate: method.log_prob(X[held], y[held]).mean() for rate, method in made.items()}
+    best = max((0.01, 0.001, 0.0001), key=likelihood.get)
+    assert made["validation"].learning_rate_ == best
+    np.testing.assert_array_equal(made["validation"].weights_, made[best].weights_)
+    np.testing.assert_array_equal(made["validation"].predict_proba(X), made[best].predict_proba(X))
+    assert len({round(value, 12) for value in likelihood.values()}) == 3  # they do differ
+
+
+def test_without_validation_rows_the_rate_is_that_of_the_paper():
+    X, y = classes()
+    rows = [int(np.flatnonzero(y == label)[0]) for label in np.unique(y)]  # one a class: all of them train
+    method = SWAG(n_samples=2, epochs=3, training=SHORT, random_state=0).fit(X[rows], y[rows])
+    assert len(method.network_.validation_rows) == 0
+    assert method.learning_rate_ == 0.01
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -73,6 +95,7 @@ def test_batch_normalisation_is_run_for_each_draw():
         ({"epochs": 1}, "rank and epochs"),
         ({"n_samples": 0}, "n_samples"),
         ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": "auto"}, "'validation'"),
         ({"learning_rate": 1e9}, "diverged in epoch"),
     ],
 )

@@ -22,6 +22,10 @@ from assay.networks.training import Training
 #: variances of single weights are at least this (as in the authors' code)
 _LEAST_VARIANCE = 1e-30
 _MOMENTUM = 0.9
+#: rates that validation rows choose from: that of Maddox et al. for VGG16, and smaller ones
+RATES = (0.01, 0.001, 0.0001)
+#: what one rate leaves behind
+_WALKED = ("mean_", "variance_", "deviations_", "weights_", "_buffers", "learning_rate_")
 
 
 class SWAG(NetworkPredictive):
@@ -46,8 +50,10 @@ class SWAG(NetworkPredictive):
         Draws S (Maddox et al. 2019).
     epochs : int, default 40
         Epochs of collecting T (Maddox et al. collect once an epoch too, over 140 of 300 epochs).
-    learning_rate : float, default 0.01
+    learning_rate : float or "validation", default "validation"
         Constant rate of SGD with momentum 0.9 (Maddox et al. take 0.01 for VGG16, 0.05 for PreResNets).
+        "validation": of 0.01, 0.001 and 0.0001 the one that makes the validation rows likeliest. A network
+        that was stopped early leaves that point at 0.01, and is too sure of itself when it is collected.
     likelihood : "classification" or "regression", default "classification"
     training : Training, optional
         Of the network before collecting
@@ -59,6 +65,7 @@ class SWAG(NetworkPredictive):
     mean_, variance_ : (P,) mean and variances of the weights
     deviations_ : (K, P) last deviations from the running mean
     weights_ : (S, P) draws
+    learning_rate_ : the rate with which they were collected
     network_, classes_ : the network from which collecting starts, and the labels
 
     References
@@ -74,7 +81,7 @@ class SWAG(NetworkPredictive):
         rank: int = 20,
         n_samples: int = 30,
         epochs: int = 40,
-        learning_rate: float = 0.01,
+        learning_rate: float | str = "validation",
         likelihood: str = "classification",
         training: Training | None = None,
         random_state: Any = None,
@@ -94,11 +101,33 @@ class SWAG(NetworkPredictive):
                 "rank and epochs must be at least 2 and n_samples at least 1, got "
                 f"{self.rank}, {self.epochs} and {self.n_samples}"
             )
-        if not self.learning_rate > 0:
-            raise MethodError(f"learning_rate must be positive, got {self.learning_rate!r}")
+        rate = self.learning_rate
+        if rate != "validation" and (isinstance(rate, str) or not rate > 0):
+            raise MethodError(f"learning_rate must be positive or 'validation', got {rate!r}")
         super()._fit(X, y)
 
     def _after_training(self, X: FloatArray, y: NDArray[Any]) -> None:
+        held = self.network_.validation_rows
+        if self.learning_rate != "validation" or not len(held):
+            self._walk(X, y, RATES[0] if self.learning_rate == "validation" else float(self.learning_rate))
+            return
+        best, state, trouble = -np.inf, {}, None
+        for rate in RATES:
+            try:
+                self._walk(X, y, rate)
+            except MethodError as error:  # it diverged; a smaller rate may not
+                trouble = error
+                continue
+            found = float(self._dist(X[held]).log_prob(y[held]).mean())
+            if found > best:
+                best, state = found, {name: getattr(self, name) for name in _WALKED}
+        if not state:
+            raise trouble or MethodError("the draws give no likelihood on the validation rows")
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def _walk(self, X: FloatArray, y: NDArray[Any], rate: float) -> None:
+        """Collect with one rate, and draw."""
         torch, net = import_torch("SWAG"), self.network_
         module = copy.deepcopy(net.module)
         rows = net.training_rows
@@ -106,17 +135,16 @@ class SWAG(NetworkPredictive):
         seed = derive_seed(net.seed, "swag")
         with one_thread(), torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.default_generator.manual_seed(seed)
-            self._collect(torch, module, x, target)
+            self._collect(torch, module, x, target, rate)
             self._draw_weights(seed)
             self._buffers = [self._normalised(torch, module, draw, x) for draw in self.weights_]
+        self.learning_rate_ = rate
 
-    def _collect(self, torch: Any, module: Any, x: Any, target: Any) -> None:
+    def _collect(self, torch: Any, module: Any, x: Any, target: Any, rate: float) -> None:
         net = self.network_
         loss = loss_function(net.likelihood)
         weights = [p for p in module.parameters() if p.requires_grad]
-        steps = torch.optim.SGD(
-            weights, lr=float(self.learning_rate), momentum=_MOMENTUM, weight_decay=WEIGHT_DECAY
-        )
+        steps = torch.optim.SGD(weights, lr=rate, momentum=_MOMENTUM, weight_decay=WEIGHT_DECAY)
         mean = square = np.zeros(0)
         deviations: deque[FloatArray] = deque(maxlen=int(self.rank))
         for epoch in range(int(self.epochs)):
@@ -130,8 +158,7 @@ class SWAG(NetworkPredictive):
             now = torch.nn.utils.parameters_to_vector(weights).detach().cpu().numpy().astype(np.float64)
             if not np.isfinite(now).all():
                 raise MethodError(
-                    f"collecting diverged in epoch {epoch + 1}; try a learning_rate below "
-                    f"{self.learning_rate:g}"
+                    f"collecting diverged in epoch {epoch + 1}; try a learning_rate below {rate:g}"
                 )
             mean = now if epoch == 0 else (mean * epoch + now) / (epoch + 1)
             square = now**2 if epoch == 0 else (square * epoch + now**2) / (epoch + 1)
