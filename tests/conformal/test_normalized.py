@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from assay.conformal import NormalizedConformalRegressor, SplitConformalRegressor
@@ -62,6 +63,59 @@ def test_unit_of_the_spread_does_not_matter(beta, c):
         b = other.calibrate_pred(prediction, y, c * scale).predict_interval_pred(prediction, c * scale)
         assert one.n_floored_ == other.n_floored_ >= 5
         np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def poor_spreads(n, seed):
+    """Noise of one size, and few rows from which to learn it: single spreads are guessed far too small."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5))
+    return X, X[:, 0] + rng.normal(size=n)
+
+
+@pytest.mark.filterwarnings(FLOORED)
+def test_beta_is_found_where_spreads_are_poor_and_left_where_they_are_good():
+    X, y = poor_spreads(900, 0)
+    models = LinearRegression(), DecisionTreeRegressor(min_samples_leaf=3, random_state=0)
+    plain = NormalizedConformalRegressor(*models, random_state=0).fit(X, y)
+    found = NormalizedConformalRegressor(*models, beta="cv", random_state=0).fit(X, y)
+    assert plain.beta_ == 0
+    assert found.beta_ > 0
+    X_new, y_new = poor_spreads(2000, 1)
+    widths = {m: np.diff(m.predict_interval(X_new)).mean() for m in (plain, found)}
+    assert widths[found] < 0.7 * widths[plain]
+    inside = found.predict_interval(X_new)
+    assert 0.86 < ((inside[:, 0] <= y_new) & (y_new <= inside[:, 1])).mean() < 0.94
+
+    class Exact:  # knows the spread
+        def __sklearn_clone__(self):
+            return self
+
+        def fit(self, X, y):
+            return self
+
+        def get_params(self, deep=True):
+            return {}
+
+        def predict(self, X):
+            return np.exp(X[:, 1])
+
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(4000, 5))
+    y = X[:, 0] + np.exp(X[:, 1]) * rng.uniform(-1, 1, size=4000)
+    known = NormalizedConformalRegressor(LinearRegression(), Exact(), beta="cv", random_state=0).fit(X, y)
+    assert known.beta_ == 0
+
+
+def test_beta_without_a_trained_spread_model_is_nought():
+    prediction, y, scale = bare()
+    ours = NormalizedConformalRegressor(beta="cv").calibrate_pred(prediction, y, scale)
+    plain = NormalizedConformalRegressor().calibrate_pred(prediction, y, scale)
+    assert ours.beta_ == 0
+    np.testing.assert_array_equal(
+        ours.predict_interval_pred(prediction, scale), plain.predict_interval_pred(prediction, scale)
+    )
+    few = np.arange(12.0)[:, None]  # three rows for the spread model
+    assert NormalizedConformalRegressor(beta="cv", random_state=0).fit(few, few[:, 0] ** 2).beta_ == 0
 
 
 def test_large_beta_leads_to_constant_width():
@@ -173,7 +227,7 @@ def test_all_spreads_zero_or_perfect_predictions():
 
 @pytest.mark.parametrize("params", [{"beta": -1}, {"beta": np.nan}, {"floor": 0}, {"floor": np.inf}])
 def test_refused_parameters(params):
-    with pytest.raises(MethodError, match="must be a finite number"):
+    with pytest.raises(MethodError, match="or a finite number"):
         NormalizedConformalRegressor(**params).fit(*noisy(50))
 
 
