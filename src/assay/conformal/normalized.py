@@ -48,9 +48,10 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         Miscoverage.
     beta : float or "cv", default 0
         Added to every spread, in the unit of y: large values lead to constant width. "cv": of 0, 0.1, 0.25,
-        0.5, 1 and 2 times the mean absolute residual the one with the narrowest intervals at ``alpha`` (the
+        0.5, 1 and 2 times the mean absolute residual the one with the best interval score at ``alpha`` (the
         first, of several) in a 3-fold cross-validation of the spread model on its training rows; 0 where
-        ``fit`` trains none. Without it a spread that is guessed far too small widens all intervals.
+        ``fit`` trains none. Without it a spread that is guessed far too small widens all intervals; the
+        score (width, and 2 / alpha times what is missed) does not buy narrow intervals with noisy rows.
     floor : float, optional
         Smallest spread, in the unit of y. By default 5 % of the mean absolute residual of the
         rows on which ``fit`` trained the spread model; where there are none (``calibrate`` before
@@ -121,7 +122,7 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         return 0.0 if self.beta == "cv" else float(self.beta)
 
     def _best_beta(self, scale: Any, X: Any, deviation: FloatArray) -> float:
-        """The candidate with the narrowest intervals around rows that the spread model has not seen."""
+        """The candidate with the best interval score on rows that the spread model has not seen."""
         n, level = len(deviation), parse_levels(self.alpha)[0][0]
         if n < 2 * _FOLDS:
             return 0.0
@@ -130,11 +131,13 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
             model = clone(scale).fit(_safe_indexing(X, train), deviation[train])
             spread[held] = predict_values(model, _safe_indexing(X, held))
         spread = np.maximum(spread, self._trained_floor)
-        widths = []
+        scores = []
         for multiple in BETAS:
             added = spread + multiple * deviation.mean()
-            widths.append(float(np.quantile(deviation / added, float(1 - level)) * added.mean()))
-        return BETAS[int(np.argmin(widths))] * float(deviation.mean())
+            half = np.quantile(deviation / added, float(1 - level)) * added
+            beyond = np.maximum(deviation - half, 0).mean()
+            scores.append(half.mean() + (beyond / float(level) if level else 0.0))
+        return BETAS[int(np.argmin(scores))] * float(deviation.mean())
 
     def _check_parameters(self) -> None:
         if self.beta != "cv" and (isinstance(self.beta, str) or not 0 <= self.beta < np.inf):
@@ -158,10 +161,11 @@ class NormalizedConformalRegressor(SplitIntervalRegressor):
         y_pred, y, scale : (n,) predictions, targets and predicted spreads of the calibration rows
         """
         self._check_parameters()
-        self.beta_ = self._given_beta()
         y = check_target(y)
         prediction = check_vector(y_pred, "y_pred", length=len(y))
-        self._set_scores(prediction, y, check_target(scale, name="scale", length=len(y)))
+        spread = check_target(scale, name="scale", length=len(y))
+        self.beta_ = self._given_beta()
+        self._set_scores(prediction, y, spread)
         return self
 
     def predict_interval_pred(self, y_pred: Any, scale: Any, alpha: Any = None) -> FloatArray:
