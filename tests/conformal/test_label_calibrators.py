@@ -155,3 +155,19 @@ def test_crepes_keeps_one_rank_more_where_the_level_falls_on_a_score():
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(("n", "pools"), [(6000, 3), (6000, 700), (40, 60)])
+def test_thresholds_of_pools_are_ranks_of_their_sorted_scores(n, pools):
+    """Large pools select, small ones sort: the same numbers."""
+    rng = np.random.default_rng(n)
+    scores, codes = np.round(rng.random(n), 2), rng.integers(0, pools, n)
+    scores[rng.integers(0, n, n // 10)] = np.inf
+    levels = [Fraction(1, 10), Fraction(1, 2), Fraction(0), Fraction(1, 1000)]
+    found, short = pooled_thresholds(scores, codes, pools, levels)
+    for pool in range(pools):
+        own = np.sort(scores[codes == pool])
+        for i, level in enumerate(levels):
+            rank = conformal_rank(len(own), level)
+            assert short[i, pool] == (rank > len(own))
+            assert found[i, pool] == (np.inf if rank > len(own) else own[rank - 1])

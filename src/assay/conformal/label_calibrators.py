@@ -26,6 +26,8 @@ Unseen = Literal["all", "marginal", "refuse"]
 
 #: how far the line that asked for sets is above the function that calls a warning function
 _USER = 6
+#: mean size of a pool from which ranks are selected pool by pool
+_SELECT = 1000
 #: quantiles of the true-label scores that describe a class when classes are clustered
 _EMBEDDING = (0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -52,18 +54,23 @@ def pooled_thresholds(
     -------
     (L, n_pools) thresholds, and (L, n_pools) whether a pool has too few scores for a finite one.
     """
-    order = np.lexsort((scores, codes))
-    ranked = scores[order]
     counts = np.bincount(codes, minlength=n_pools)
     starts = np.cumsum(counts) - counts
-    out = np.full((len(levels), n_pools), np.inf)
-    short = np.zeros((len(levels), n_pools), dtype=np.bool_)
     sizes, size_of = np.unique(counts, return_inverse=True)
-    for i, level in enumerate(levels):
-        ranks = np.array([conformal_rank(int(size), level) for size in sizes])[size_of]
-        short[i] = ranks > counts
-        finite = ~short[i]
-        out[i, finite] = ranked[starts[finite] + ranks[finite] - 1]
+    ranks = np.array([[conformal_rank(int(size), level) for size in sizes] for level in levels])[:, size_of]
+    short = ranks > counts
+    if len(scores) >= _SELECT * n_pools:
+        # numbers of 16 bits are sorted by counting, and a rank is selected without sorting its pool
+        small = codes.astype(np.uint16) if n_pools <= 1 << 16 else codes
+        ranked = scores[np.argsort(small, kind="stable")]
+        for pool in np.flatnonzero(~short.all(axis=0)):
+            own = ranked[starts[pool] : starts[pool] + counts[pool]]
+            own.partition(np.unique(ranks[~short[:, pool], pool] - 1))
+    else:
+        ranked = scores[np.lexsort((scores, codes))]
+    out = np.full((len(levels), n_pools), np.inf)
+    place = starts + ranks - 1
+    out[~short] = ranked[place[~short]]
     return out, short
 
 
