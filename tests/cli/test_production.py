@@ -93,6 +93,22 @@ def test_the_winner_of_a_comparison(here, assay):
     assert "--from takes the winner" in err
 
 
+def test_the_store_is_not_written_over(here, assay):
+    given = ["--target", "y", "--methods", "split", "--seeds", "2", "--quiet", "--drop", "id"]
+    assay("compare", "old.csv", *given, "--store", "kept.db")
+    whole = (here / "kept.db").read_bytes()
+    for out in ("kept.db", "./kept.db"):
+        status, _, err = assay("fit", "--from", "last", "--store", "kept.db", "-o", out)
+        assert status == 2
+        assert "would be lost" in err
+    assert (here / "kept.db").read_bytes() == whole
+    status, out, _ = assay("report", "last", "--store", "kept.db")
+    page = next(line.removeprefix("report: ") for line in out.splitlines() if line.startswith("report: "))
+    status, _, err = assay("report", "last", "--store", "kept.db", "--json", page)
+    assert status == 2
+    assert "written twice" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

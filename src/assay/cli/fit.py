@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from assay.cli import text
-from assay.cli.options import check_writable, existing_store, names, store_option
+from assay.cli.options import check_writable, existing_store, names, store_option, store_path
 from assay.core.errors import DataError, MethodError
 
 
@@ -54,7 +54,8 @@ def fit(
     assay fit housing.csv --target price --method cp2 --alpha 0.1 -o price.assay
     assay fit --from last -o price.assay
     """
-    check_writable(out, data)
+    kept = None if run is None else store_path(store)
+    check_writable(out, data, kept)
     from assay.engine.fitting import fit as run_fit
 
     asked = {
@@ -75,7 +76,7 @@ def fit(
         asked = {key: value if value is not None else found.get(key) for key, value in asked.items()}
     if data is None:
         raise click.UsageError("give the FILE of the table, or --from RUN")
-    check_writable(out, data)
+    check_writable(out, data, kept)
     arguments = {key: value for key, value in asked.items() if value is not None}
     with text.collected_warnings() as notices:
         try:

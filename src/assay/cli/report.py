@@ -35,4 +35,5 @@ def report(run: str, store: Path | None, page: Path | None, json_file: Path | No
     with Store(path) as kept:
         info, results = kept.run(run)
     page = page or default_report(info.id)
+    check_outputs((page, json_file), path)
     return finish(Comparison(info, results), store=path, report=page, json_file=json_file)
